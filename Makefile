@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files 
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench climb bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,7 +174,16 @@ status: ## Write docs/status.md of its claims and results; with ID="claim …" r
 	$(GO) run ./docs/status $(ID)
 
 bench: ## Go benchmarks; compare two runs with: go tool -modfile=go.tools.mod benchstat OLD NEW
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $$($(GO) list ./internal/... | grep -E '/internal/(cluster|fairshare|engine|dialect|scheduler|usage)(/|$$)' || echo ./internal/archtest)
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $$($(GO) list ./internal/... | grep -E '/internal/(climb|cluster|fairshare|engine|dialect|scheduler|usage)(/|$$)' || echo ./internal/archtest)
+
+climb: bin/muster-lab ## Search ten minutes for the slowest scheduling cycle (CLIMB="--for 1h --keep found -o json"); what was found and is kept in internal/climb/testdata/cases, `make bench` measures
+	bin/muster-lab climb search $(CLIMB)
+
+# The program that measures, with the engine of an old tree: make dist/runner-93118e2 && bin/muster-lab climb search --runner dist/runner-93118e2
+dist/runner-%: internal/climb/testdata/%.patch FORCE
+	@mkdir -p dist; git worktree list --porcelain | grep -q "^worktree $(CURDIR)/dist/$*$$" || git worktree add --detach dist/$* $*
+	rm -rf dist/$*/internal/climb dist/$*/cmd/runner; cp -r internal/climb dist/$*/internal/; find dist/$*/internal/climb -name '*_test.go' -delete
+	cd dist/$* && git apply --unsafe-paths ../../$< && $(GO) build -o ../$(@F) ./cmd/runner
 
 bench-system: build ## Whole cases on a lab of 500 nodes, five runs each (needs the load driver beside the checkout)
 	$(GO) run ./bench -bin bin

@@ -9,6 +9,7 @@ import (
 const (
 	dirAPI         = "api"
 	dirApp         = "internal/app"
+	dirClimb       = "internal/climb"
 	dirCluster     = "internal/cluster"
 	dirExplain     = "internal/explain"
 	dirFairshare   = "internal/fairshare"
@@ -218,6 +219,8 @@ func checkLayers(t *Tree) ([]Violation, error) {
 		// What forecasts are proven on must be out of their reach: it is in internal/trial, and so is nothing that they may import.
 		{dirSee, []string{dirSee, dirExplain, dirSim, dirReplay, dirEngine, dirFairshare, dirCluster}},
 		{dirExplain, []string{dirExplain, dirEngine, dirCluster}},
+		{dirClimb + "/genome", []string{dirClimb + "/genome"}}, // programs of other trees have it too
+		{dirClimb, []string{dirClimb, dirFilters, dirProfile, dirEngine, dirCluster}},
 		{dirSim, []string{dirSim, dirProfile, dirEngine, dirFairshare, dirUsage, dirCluster}},
 		{dirReplay, []string{dirReplay, dirDialect, dirKube, dirProfile, dirEngine, dirFairshare, dirCluster, dirAPI}},
 	}

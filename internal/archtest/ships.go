@@ -17,13 +17,14 @@ func unshipped() []string {
 	}
 }
 
-// checkShips is the rule ships. Of this module a package is for tests if its name ends so, and a suite if it is called conformance.
+// checkShips is the rule ships. Of this module a package is for tests if its name ends so or it is the climber's, and a suite if it is
+// called conformance.
 func checkShips(t *Tree) ([]Violation, error) {
 	return t.reach("ships", products(), func(p string) bool {
 		local, ours := strings.CutPrefix(p, t.Module+"/")
 		if !ours {
 			return underAny(p, unshipped())
 		}
-		return strings.HasSuffix(path.Base(local), "test") || path.Base(local) == "conformance"
+		return strings.HasSuffix(path.Base(local), "test") || path.Base(local) == "conformance" || under(local, dirClimb)
 	})
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
-// turns bounds what looking for room in vain costs in one run, in steps, which count the nodes that filters refuse and what filters
-// search; see [recorder.Recorder.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
+// turns bounds what looking for room costs in one run, in steps, which count the nodes that filters refuse and what filters
+// search; see [recorder.Recorder.Step]. What fits at once costs next to nothing, unless no two gangs are alike: then each has all nodes rated,
+// which counts too (ratingsPerStep).
 //
 // Half of the bound is for asking anew those whose answer no is remembered although something has changed since, in their order. Another
 // half is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
@@ -41,6 +42,10 @@ type turns struct {
 
 	robbed bool // somebody is left although his queue has not spent its part
 }
+
+// ratingsPerStep is how many nodes that are rated for a class count as one step. Three thousand classes have a thousand nodes
+// rated before the bound of a run is half spent, and wait for none.
+const ratingsPerStep = 256
 
 // turn is one queue's part of it.
 type turn struct {
@@ -127,9 +132,10 @@ func (t *turns) try(st *ledger.Statement, g *ledger.GangState) (d *recorder.Diag
 		t.leave(g)
 		return nil, true
 	}
-	before := t.s.Recorder.Steps()
+	before, rated := t.s.Recorder.Steps(), t.s.Placer.Rated()
 	d = t.s.Placer.TryGang(st, g)
-	cost := t.s.Recorder.Steps() - before
+	cost := t.s.Recorder.Steps() - before + t.s.Placer.Rated()/ratingsPerStep - rated/ratingsPerStep
+	dear := cost > 0 || t.s.Placer.Rated() > rated
 	switch {
 	case !again.IsZero():
 		t.anew += cost
@@ -149,7 +155,7 @@ func (t *turns) try(st *ledger.Statement, g *ledger.GangState) (d *recorder.Diag
 		t.remember(challenge(g.Leaf), t.s.Snap.Now, &recorder.Told{}) // it is over
 	}
 	switch {
-	case cost == 0:
+	case !dear:
 	case d == nil && !st.Binds():
 		t.remember(nominated(g), t.s.Recorder.PassEnd(0, 0), &recorder.Told{})
 	case d != nil:

@@ -72,9 +72,7 @@ func (w *walk) ask(k *kind, own *branch) {
 	w.queues.s.Recorder.Step()
 	switch v := w.mayAsk(first.first().queue); {
 	case v.Yes():
-		for _, b := range k.others(own) {
-			w.opened(b)
-		}
+		w.wide = append(w.wide, openKind{k, own})
 	case v.Reason == policy.ReasonOtherQueue:
 	case len(k.of) > maxBarriers+1 || k.gangs == 0:
 		w.shut(closure{kind: k, below: first, but: own, why: v, before: true})
@@ -85,6 +83,30 @@ func (w *walk) ask(k *kind, own *branch) {
 	}
 }
 
+// openKind is siblings of a kind, all of which may be asked but the one that is on the beneficiary's way, if it is of them.
+type openKind struct {
+	kind *kind
+	own  *branch
+}
+
+func (o *openKind) has(b *branch) bool { return b.kind == o.kind && b != o.own }
+
+// nobodyAsked says whether no queue beside the beneficiary's way may be asked.
+func (w *walk) nobodyAsked() bool { return len(w.open) == 0 && len(w.wide) == 0 }
+
+// spread opens the queues of the kinds that may be asked, one by one: O(queues). A question whose answer needs only some of them does
+// without.
+func (w *walk) spread() {
+	for _, o := range w.wide {
+		for _, b := range o.kind.of {
+			if b != o.own {
+				w.opened(b)
+			}
+		}
+	}
+	w.wide = nil
+}
+
 func (w *walk) opened(b *branch) {
 	w.status[b] = true
 	w.open = append(w.open, b)
@@ -92,6 +114,7 @@ func (w *walk) opened(b *branch) {
 
 // survey gives places to the queues on the beneficiary's way, and to those beside it that may be asked.
 func (w *walk) survey(st *stand) {
+	w.spread()
 	beside := map[*branch][]*branch{}
 	for _, b := range w.open {
 		beside[b.up] = append(beside[b.up], b)
@@ -128,7 +151,7 @@ func (w *walk) above(b *branch) int8 {
 		return unknown
 	}
 	for ; b != nil; b = b.up {
-		if w.status[b] {
+		if w.status[b] || slices.ContainsFunc(w.wide, func(o openKind) bool { return o.has(b) }) {
 			return asked
 		}
 	}
@@ -152,6 +175,7 @@ func (w *walk) reopen(bs []*branch) {
 
 // rest looks at the leaves that may be asked, and were not looked at: of a search in vain, everybody is told of.
 func (w *walk) rest() {
+	w.spread()
 	for _, b := range w.open {
 		b.each(func(l *leaf) { w.cursor(l) })
 	}

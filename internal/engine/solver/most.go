@@ -228,6 +228,7 @@ func (w *walk) countAll() int {
 	}
 	if w.cause == policy.Reclaim && w.queues.s.Rules.BySiblings() {
 		w.canvass()
+		w.spread()
 		for _, b := range w.open {
 			b.each(look)
 		}

@@ -48,6 +48,9 @@ func (q *search) withMoves() bool {
 	return false
 }
 
+// opsPerStep is how many operations that are played back and again count as one step.
+const opsPerStep = 4
+
 // lawful checks the victims against the rules about units, in the order in which they were taken: it plays the statement
 // again, with only those gone that are killed. Those that move are asked about too: shares do not protect them, but what
 // protects a gang from starting again does, and for a move no promise may be broken, once the others are gone. What was taken in
@@ -71,6 +74,7 @@ func (q *search) lawful() bool {
 		gone = append(gone, t)
 	}
 	ok := true
+	q.steps(len(q.st.Ops()) / opsPerStep)
 	what := q.s.Ledger.Begin()
 	q.st.Suspend(func() {
 		for _, t := range gone {

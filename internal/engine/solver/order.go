@@ -37,6 +37,7 @@ type branch struct {
 	leaf  *leaf
 	kind  *kind  // nil until asked for
 	below *heads // nil until asked for
+	noted *stand // by which it was noted last; nil once it has played there
 }
 
 // heads is how many gangs below a queue may be victims at all, and what a barrier names of these alone.
@@ -232,6 +233,7 @@ type walk struct {
 	turned      turned
 	open        []*branch        // queues beside the beneficiary's way that may be asked, for all leaves below them
 	status      map[*branch]bool // whether a queue is one of those; nil where each leaf is asked
+	wide        []openKind       // more of those, by kind, until they are needed one by one
 	hinges      bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
 }
 

@@ -149,7 +149,7 @@ func (sv *Solver) ask(g *ledger.GangState) (*search, recorder.Attempt, answer) {
 		return nil, *told.answer, refused
 	}
 	w, none := sv.canvassed(g, pods, request)
-	if w != nil && len(w.open) == 0 {
+	if w != nil && w.nobodyAsked() {
 		none.Barred = w.givesNone()
 		sv.told(key, like, alike{answer: &none, wake: sv.victimQueues.wake, free: true})
 		return nil, none, refused
@@ -286,19 +286,24 @@ func (sv *Solver) canvassed(g *ledger.GangState, pods []cluster.PodID, request c
 // fewOpen is up to how many leaves may be asked where it is looked whether one of them has anybody to give before a search begins.
 const fewOpen = 16
 
-// nobodyOpen says whether it is seen at once that of the queues that may be asked nobody may be touched.
+// nobodyOpen says, after canvassed, whether it is seen at once that of the queues that may be asked nobody may be touched.
 func (w *walk) nobodyOpen() bool {
 	looked, anybody := 0, false
-	for _, b := range w.open {
-		if anybody {
-			break
-		}
-		b.each(func(l *leaf) {
-			if anybody = anybody || looked == fewOpen; !anybody {
-				looked++
-				anybody = !w.cursor(l).closed
+	for _, o := range w.wide {
+		for _, b := range o.kind.of {
+			if anybody {
+				return false
 			}
-		})
+			if b == o.own {
+				continue
+			}
+			b.each(func(l *leaf) {
+				if anybody = anybody || looked == fewOpen; !anybody {
+					looked++
+					anybody = !w.cursor(l).closed
+				}
+			})
+		}
 	}
 	return !anybody
 }

@@ -203,9 +203,11 @@ func (st *stand) stale(l *leaf) {
 	}
 }
 
+// note notes a queue once until it plays again, whatever happens to it: a search that is played back charges the same few queues over and
+// over. If two stands note in turn, it may be there twice, which does no harm.
 func (st *stand) note(b *branch) {
-	if n := len(st.moved); n == 0 || st.moved[n-1] != b {
-		st.moved = append(st.moved, b)
+	if b.noted != st {
+		st.moved, b.noted = append(st.moved, b), st
 	}
 }
 
@@ -222,6 +224,9 @@ func (st *stand) catchUp() {
 		}
 	}
 	for _, b := range st.moved { // each in turn: whatever is still stale then lies on the way of one that follows
+		if b.noted == st {
+			b.noted = nil
+		}
 		odd := 0
 		for s := st.own(b); s != nil; s = st.seats[s.b.up] {
 			up := st.seats[s.b.up]
