@@ -246,7 +246,7 @@ func volcanoRules() Permissions {
 			rule(groupVCBatch, []string{"update"}, "jobs/finalizers"), // what is made for a Job keeps it until it is gone
 			rule(groupVCBus, append([]string{"delete"}, watch...), "commands"),
 			rule(groupVCScheduling, own, "podgroups"),
-			rule(groupVCScheduling, append([]string{"patch"}, watch...), "queues"),
+			rule(groupVCScheduling, append([]string{"create", "patch"}, watch...), "queues"), // it makes root and default: a policy of the chart's says so
 			rule(groupVCScheduling, []string{"patch"}, "queues/status"),
 			rule(groupPriority, watch, "priorityclasses"),
 			rule(groupCore, own, "pods"),

@@ -121,6 +121,7 @@ func uses() map[string][]string {
 		"controllers/vcpodgroup/controller.go write kit.Delete":     vc("delete podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go write kit.Merge":      vc("patch podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go mark kit.Merge":       by([]string{VolcanoControllers}, "cluster patch pods"),
+		"controllers/vcqueue/controller.go make Client.Create":      vc("create queues.scheduling"),
 		"controllers/vcqueue/controller.go take kit.Delete":         vc("delete commands.bus"),
 		"controllers/vcqueue/controller.go patch kit.Merge":         vc("patch queues.scheduling"),
 		"controllers/vcqueue/controller.go state kit.MergeStatus":   vc("patch queues/status.scheduling"),
