@@ -128,6 +128,13 @@ func Rules(role string) Permissions {
 			rule(groupVCScheduling, watch, "queues", "podgroups"),
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
 		}}
+	case VolcanoAdmission:
+		verbs := []string{"get", "patch"} // whom to trust
+		return Permissions{Cluster: []rbacv1.PolicyRule{
+			rule(groupVCScheduling, []string{"list"}, "queues", "podgroups"),
+			rule(groupCore, []string{"get"}, "namespaces"), // which may name a queue
+			only([]string{admission.VolcanoWebhook}, rule(groupAdmission, verbs, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")),
+		}}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:
