@@ -201,16 +201,13 @@ func (h *Handler) validateVCQueue(ctx context.Context, req *admissionv1.Admissio
 		}
 		return runs, nil
 	}
-	var wrong field.ErrorList
-	name, generated := req.Name, ""
+	kind := v1beta1.GroupVersion.WithKind("Queue").GroupKind()
 	if q == nil {
-		wrong, err = h.rules.VolcanoQueues.ValidateQueueDeletion(old.Name, all, busy)
-		name = old.Name
-	} else {
-		wrong, err = h.rules.VolcanoQueues.ValidateQueue(q, old, all, busy)
-		name, generated = q.Name, q.GenerateName
+		wrong, err := h.rules.VolcanoQueues.ValidateQueueDeletion(old.Name, all, busy)
+		return refuse(kind, old.Name, "", wrong), err
 	}
-	return refuse(v1beta1.GroupVersion.WithKind("Queue").GroupKind(), name, generated, wrong), err
+	wrong, err := h.rules.VolcanoQueues.ValidateQueue(q, old, all, busy)
+	return refuse(kind, q.Name, q.GenerateName, wrong), err
 }
 
 func (h *Handler) validateVCGroup(ctx context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
