@@ -8,6 +8,8 @@ import (
 
 	"github.com/muster-scheduler/muster/api/crds"
 	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
+	volcanokeys "github.com/muster-scheduler/muster/api/volcano/keys"
+	review "github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/monitoring"
@@ -58,12 +60,14 @@ func volcano() ([]byte, error) {
 		group, plural, _ := strings.Cut(strings.TrimSuffix(f.Name, ".yaml"), "_")
 		names = append(names, plural+"."+group)
 	}
-	may, scheduler := install.Rules(install.VolcanoControllers), install.Rules(install.VolcanoScheduler)
-	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home, "scheduler": scheduler.Cluster})
+	face := review.DefaultOptions()
+	face.Volcano = []string{volcanokeys.SchedulerName}
+	may, scheduler, admission := install.Rules(install.VolcanoControllers), install.Rules(install.VolcanoScheduler), install.Rules(install.VolcanoAdmission)
+	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home, "scheduler": scheduler.Cluster, "admission": admission.Cluster, "policies": face.VolcanoPolicies()})
 	if err != nil {
 		return nil, fmt.Errorf("write what Volcano's controllers may do: %w", err)
 	}
-	const head = "# Generated from api/volcano/crds and internal/install (make generate): the definitions of Volcano's face, what its controllers may do, in the\n# cluster, and in the namespace of their Lease, and what the scheduler may do besides.\n"
+	const head = "# Generated from api/volcano/crds and internal/install (make generate): the definitions of Volcano's face, what its controllers may do, in the\n# cluster, and in the namespace of their Lease, and what the scheduler and admission may do besides.\n"
 	return append([]byte(head), text...), nil
 }
 

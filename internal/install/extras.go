@@ -100,6 +100,17 @@ func (r *renderer) given(role string, names ...string) bool {
 	})
 }
 
+// values are what a role is given by a flag besides those that Config leads to, separated by commas or by repeating it.
+func (r *renderer) values(role, name string) (out []string) {
+	all := r.extras()
+	for _, arg := range slices.Concat(all[AllRoles].Args, all[role].Args) {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			out = append(out, strings.Split(value, ",")...)
+		}
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}
+
 // logLevel is the flag by which a role is told what to log: the scheduler's is another, as KAI's, and knows numbers only.
 func (r *renderer) logLevel(role, level string) (f flags) {
 	number, word := map[string]int{"debug": 1, "info": 0, "error": 0}[level]

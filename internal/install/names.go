@@ -26,6 +26,8 @@ const (
 	UI = "ui"
 	// VolcanoScheduler is no program and no account: it is what the scheduler's account may do besides where the scheduler reads Volcano's kinds.
 	VolcanoScheduler = "scheduler-volcano"
+	// VolcanoAdmission is the same of the account of admission.
+	VolcanoAdmission = "admission-volcano"
 
 	// Reservation is the program in pods that hold shared GPUs, which the binder makes.
 	Reservation = "reservation"

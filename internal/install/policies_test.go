@@ -100,6 +100,36 @@ func TestRoleIsAskedForItsFlags(t *testing.T) {
 	}
 }
 
+// TestVolcanoIsTold: where the admission role is told of Volcano's face, so is the API server: its two configurations ask the role's Service. Elsewhere there is nothing of it.
+func TestVolcanoIsTold(t *testing.T) {
+	t.Parallel()
+	for roles, want := range map[string]int{`{"admission": {"args": ["--volcano-scheduler-name=volcano,vc"]}}`: 2, `{"scheduler": {"args": ["--volcano-scheduler-name=volcano"]}}`: 0, "": 0} {
+		objects, _, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: map[string]string{AnnotationRoles: roles}}}, nil, testEnvironment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, o := range objects {
+			switch o := o.(type) {
+			case *admissionregv1.ValidatingWebhookConfiguration:
+				if o.Name == admission.VolcanoWebhook {
+					got++
+					if s := o.Webhooks[0].ClientConfig.Service; s == nil || s.Name != AdmissionService {
+						t.Errorf("%+v", o.Webhooks[0].ClientConfig)
+					}
+				}
+			case *admissionregv1.MutatingWebhookConfiguration:
+				if o.Name == admission.VolcanoWebhook {
+					got++
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("with %s: %d objects about Volcano's kinds, want %d", roles, got, want)
+		}
+	}
+}
+
 // TestWebhookClients: the ConfigMap that a Config names says whom the admission role answers.
 func TestWebhookClients(t *testing.T) {
 	t.Parallel()

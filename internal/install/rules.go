@@ -142,6 +142,13 @@ func Rules(role string) Permissions {
 			},
 			Home: []rbacv1.PolicyRule{rule(groupLease, []string{"get"}, "leases")}, // where schedulers serve their cycles
 		}
+	case VolcanoAdmission:
+		verbs := []string{"get", "patch"} // whom to trust
+		return Permissions{Cluster: []rbacv1.PolicyRule{
+			rule(groupVCScheduling, []string{"list"}, "queues", "podgroups"),
+			rule(groupCore, []string{"get"}, "namespaces"), // which may name a queue
+			only([]string{admission.VolcanoWebhook}, rule(groupAdmission, verbs, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")),
+		}}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:
@@ -260,7 +267,7 @@ func volcanoRules() Permissions {
 			rule(groupVCBatch, []string{"update"}, "jobs/finalizers"), // what is made for a Job keeps it until it is gone
 			rule(groupVCBus, append([]string{"delete"}, watch...), "commands"),
 			rule(groupVCScheduling, own, "podgroups"),
-			rule(groupVCScheduling, append([]string{"patch"}, watch...), "queues"),
+			rule(groupVCScheduling, append([]string{"create", "patch"}, watch...), "queues"), // it makes root and default: a policy of the chart's says so
 			rule(groupVCScheduling, []string{"patch"}, "queues/status"),
 			rule(groupPriority, watch, "priorityclasses"),
 			rule(groupCore, own, "pods"),

@@ -95,6 +95,7 @@ func uses() map[string][]string {
 		"controllers/admission/lead.go keep Client.Update":               {"admission home update secrets"},
 		"controllers/admission/lead.go register kit.JSON": { // whom to trust
 			"admission cluster patch mutatingwebhookconfigurations" + hooks, "admission cluster patch validatingwebhookconfigurations" + hooks,
+			VolcanoAdmission + " cluster patch mutatingwebhookconfigurations" + hooks, VolcanoAdmission + " cluster patch validatingwebhookconfigurations" + hooks,
 		},
 		// Where no operator installs it: the account is then whose the cluster is.
 		"controllers/admission/lead.go register Client.Create":    nil,
@@ -121,6 +122,7 @@ func uses() map[string][]string {
 		"controllers/vcpodgroup/controller.go write kit.Delete":     vc("delete podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go write kit.Merge":      vc("patch podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go mark kit.Merge":       by([]string{VolcanoControllers}, "cluster patch pods"),
+		"controllers/vcqueue/controller.go make Client.Create":      vc("create queues.scheduling"),
 		"controllers/vcqueue/controller.go take kit.Delete":         vc("delete commands.bus"),
 		"controllers/vcqueue/controller.go patch kit.Merge":         vc("patch queues.scheduling"),
 		"controllers/vcqueue/controller.go state kit.MergeStatus":   vc("patch queues/status.scheduling"),
@@ -168,7 +170,7 @@ func TestEveryWriteHasItsRight(t *testing.T) {
 		}
 	}
 	may := map[string]bool{}
-	for _, role := range append(Roles(), VolcanoScheduler) {
+	for _, role := range append(Roles(), VolcanoScheduler, VolcanoAdmission) {
 		for _, line := range permitted(role) {
 			words := strings.SplitN(line, " ", 4)
 			resource := strings.Split(words[3], "/")

@@ -47,6 +47,9 @@ func (r *renderer) admission(a *kaiv1.Admission) {
 	if o.KAINames {
 		f.set("kai-names", true)
 	}
+	if names := r.values(Admission, "volcano-scheduler-name"); len(names) > 0 {
+		o.Volcano = names // the flag is among those that the role is given besides
+	}
 	if len(o.Trusted) > 0 {
 		f.set("trusted-users", strings.Join(o.Trusted, ","))
 	}

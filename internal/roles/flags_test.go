@@ -22,6 +22,7 @@ import (
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
+	vcreview "github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
 	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -530,7 +531,7 @@ func TestAdmissionFlags(t *testing.T) {
 		t.Errorf("the defaults: %s", d)
 	}
 	want = admission.Options{
-		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r", Quotas: true},
+		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r", Quotas: true, Volcano: []string{"volcano", "v"}, VolcanoQueues: vcreview.QueueRules{MaxDepth: 7, KeepBusy: true}},
 		Namespace: "n", Port: 1, URL: "https://u:1", Secret: "s", Mutating: "m", Validating: "v", QueueWebhook: "qw", PodGroupWebhook: "gw",
 		PodSelector: map[string]string{"p": "1"}, NamespaceSelector: map[string]string{"q": "2"}, QueueLabelSelector: true, QueueLabel: "ql",
 		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true, KAINames: true, ClientCA: "ca.pem",
@@ -539,7 +540,8 @@ func TestAdmissionFlags(t *testing.T) {
 		"--namespace=n", "--webhook-addr=1", "--webhook-url=https://u:1", "--webhook-secret=s", "--mutating-webhook-configuration=m", "--validating-webhook-configuration=v",
 		"--enable-quota-validation", "--queue-webhook-configuration=qw", "--podgroup-webhook-configuration=gw", "--pod-label-selector=p=1", "--namespace-label-selector=q=2",
 		"--queue-label-selector", "--queue-label-key=ql", "--resource-reservation-app-label=ra", "--resource-reservation-namespace=rn",
-		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues", "--kai-names", "--webhook-client-ca-file=ca.pem")
+		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues", "--kai-names", "--webhook-client-ca-file=ca.pem",
+		"--volcano-scheduler-name=volcano,v", "--max-queue-depth=7", "--enable-root-queue-protection=false", "--enable-queue-allocated-pods-check")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

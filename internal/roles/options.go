@@ -233,6 +233,7 @@ func (s *Settings) admission() (o admission.Options, err error) {
 	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
 	o.Identity, o.AuthorizeQueues, o.KAINames = admission.Mode(s.Identity), s.AuthorizeQueues, s.KAINames
 	o.ForbidForeignGPUs = s.ForbidForeignGPUs
+	o.Volcano, o.VolcanoQueues = s.VolcanoNames, s.VolcanoQueues
 	o.TrustedNamespaces, o.ClientCA = []string{s.ReservationSpace}, s.ClientCA
 	if len(s.TrustedUsers) > 0 {
 		o.Trusted = s.TrustedUsers

@@ -47,6 +47,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
+	"github.com/muster-scheduler/muster/internal/kube/filters/podtemplate"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -340,7 +341,7 @@ func (p *process) admit(t turn, log logr.Logger, guard *aside.Guard) error {
 	if err != nil {
 		return err
 	}
-	c, err := admission.New(admission.Deps{Cache: own, Client: t.client, Shard: checkShard, Log: log, Registry: p.registry, Guard: guard}, o)
+	c, err := admission.New(admission.Deps{Cache: own, Client: t.client, Shard: checkShard, Template: podtemplate.Validate, Log: log, Registry: p.registry, Guard: guard}, o)
 	if err != nil {
 		return err
 	}

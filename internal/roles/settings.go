@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
+	vcreview "github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
 	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
@@ -79,6 +80,7 @@ type Settings struct {
 	ProfilerPort     int
 
 	VolcanoNames    []string
+	VolcanoQueues   vcreview.QueueRules
 	SchedulerConf   string
 	Period          time.Duration
 	StuckAfter      time.Duration
@@ -354,6 +356,10 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", o.AuthorizeQueues, "demand the verb use on a queue of whoever submits work to it")
 	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")
 	fs.Var(text{&s.OlderSharingClass, o.RuntimeClass}, "gpu-pod-runtime-class-name", "the same under its older name; the newer one has precedence")
+	fs.StringSliceVar(&s.VolcanoNames, "volcano-scheduler-name", nil, "spec.schedulerName of the pods that are Volcano's, whose Jobs, Queues and other kinds are completed and judged then; the first goes to Jobs that name none")
+	fs.IntVar(&s.VolcanoQueues.MaxDepth, "max-queue-depth", o.VolcanoQueues.MaxDepth, "how many of Volcano's queues there may be one below the other, root not counted")
+	fs.BoolVar(&s.VolcanoQueues.ProtectRoot, "enable-root-queue-protection", o.VolcanoQueues.ProtectRoot, "keep capability, deserved and guarantee of Volcano's queue root as they are")
+	fs.BoolVar(&s.VolcanoQueues.KeepBusy, "enable-queue-allocated-pods-check", o.VolcanoQueues.KeepBusy, "refuse to delete one of Volcano's queues while pods run in it")
 	fs.BoolVar(&s.WithAdmission, "admission", false, "run the role admission too, where all roles run in one process")
 	fs.StringVar(&s.WebhookURL, "webhook-url", o.URL, "how the API server reaches the webhooks where there is no Service, https://HOST:PORT; the role then creates the webhook configurations by itself")
 	fs.StringVar(&s.WebhookSecret, "webhook-secret", o.Secret, "Secret of the certificates")

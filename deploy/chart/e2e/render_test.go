@@ -565,6 +565,20 @@ func TestVolcanoFace(t *testing.T) {
 	if d := cmp.Diff(install.Rules(install.VolcanoScheduler).Cluster, all["ClusterRole /muster-scheduler-volcano"].(*rbacv1.ClusterRole).Rules); d != "" {
 		t.Errorf("what the scheduler may do besides: %s", d)
 	}
+	config := objects(t, map[string]string{"config.yaml": with["config.yaml"]})["Config /kai-config"].(*kaiv1.Config)
+	if bound := all["ClusterRoleBinding /muster-admission-volcano"].(*rbacv1.ClusterRoleBinding).Subjects[0].Name; bound != install.Name(install.Admission) || !strings.Contains(config.Annotations[install.AnnotationRoles], `"--volcano-scheduler-name=volcano"`) {
+		t.Errorf("admission is told %s, and %s may look at Volcano's queues", config.Annotations[install.AnnotationRoles], bound)
+	}
+	if d := cmp.Diff(install.Rules(install.VolcanoAdmission).Cluster, all["ClusterRole /muster-admission-volcano"].(*rbacv1.ClusterRole).Rules); d != "" {
+		t.Errorf("what admission may do besides: %s", d)
+	}
+	theirs, err := render(t, "volcano: {enabled: true, admission: false}", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(theirs["volcano.yaml"], "admission-volcano") || theirs["config.yaml"] != without["config.yaml"] {
+		t.Error("Volcano's own webhooks judge its kinds, and so do Muster's")
+	}
 	beside, err := render(t, "volcano: {enabled: true, scheduler: false}", false)
 	if err != nil {
 		t.Fatal(err)

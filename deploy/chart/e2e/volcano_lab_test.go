@@ -147,6 +147,8 @@ func TestVolcanoRights(t *testing.T) {
 		"what a queue may have":         {patch(queue, `{"spec": {"weight": 7}}`), "may change nothing of the spec of Queue q"},
 		"a queue's parent and its room": {patch(queue, `{"spec": {"parent": "root", "capability": {"cpu": "9"}}}`), "may change nothing of the spec of Queue q"},
 		"a weight with the parent":      {patch(queue, `{"spec": {"parent": "root", "weight": 7}}`), "may change nothing of the spec of Queue q"},
+		"the queue default":             {create(&vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default"}}), ""},
+		"another queue":                 {create(&vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}), "may make no Queue but root and default: not mine"},
 		"that its parent closed it":     {patch(queue, `{"metadata": {"annotations": {"`+vckeys.ClosedByParent+`": "true"}}}`), ""},
 	} {
 		if said := answer(one.do); said != "" && one.want == "" || !strings.Contains(said, one.want) {

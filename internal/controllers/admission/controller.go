@@ -26,6 +26,7 @@ import (
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app/gate"
+	"github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -52,6 +53,8 @@ type Deps struct {
 	Client client.Client
 	// Shard judges SchedulingShards; nil takes them all.
 	Shard ShardCheck
+	// Template judges the pod templates of Volcano's Jobs; nil takes them all.
+	Template volcano.TemplateCheck
 	// Log takes the role's messages.
 	Log logr.Logger
 	// Registry takes the role's metrics; nil for none.
@@ -93,6 +96,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	}
 	handler, err := NewHandler(o.Rules, Sources{
 		Queues: listQueues(deps.Client), Groups: listGroups(deps.Client), Group: findGroup(deps.Client), Shard: deps.Shard, QueueLabel: o.QueueLabel,
+		Volcano: readVolcano(deps.Client, deps.Template),
 	}, deps.Registry)
 	if err != nil {
 		return nil, err

@@ -12,18 +12,30 @@ import (
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
 )
 
 // FuzzReview: whatever arrives at whatever path, there is an answer, it is JSON if it says that it is well, and the process lives.
 func FuzzReview(f *testing.F) {
-	paths := []string{MutatePodPath, ValidatePodPath, ValidateTopologyPath, ValidateQueuePath, ValidatePodGroupPath, ValidateShardPath}
+	paths := []string{
+		MutatePodPath, ValidatePodPath, ValidateTopologyPath, ValidateQueuePath, ValidatePodGroupPath, ValidateShardPath,
+		MutateJobPath, ValidateJobPath, MutateVCQueuePath, ValidateVCQueuePath, MutateVCGroupPath, ValidateVCGroupPath, ValidateHyperNodePath, ValidateJobFlowPath, ValidateCronJobPath,
+	}
 	for i := range paths {
-		for _, object := range []string{`{}`, `null`, `{"metadata":{"name":"x"},"spec":{"schedulerName":"kai-scheduler","containers":null}}`, `{"spec":{"levels":[null],"subGroups":[null],"parentQueue":"x"}}`} {
+		for _, object := range []string{`{}`, `null`, `{"metadata":{"name":"x"},"spec":{"schedulerName":"kai-scheduler","containers":null}}`, `{"spec":{"levels":[null],"subGroups":[null],"parentQueue":"x"}}`,
+			`{"spec":{"tasks":[{"dependsOn":{"name":["b"]},"policies":[{}],"template":{"spec":{"containers":[{}]}}}],"plugins":{"mpi":["-x"]},"volumes":[{}],"parent":"x","members":[{"selector":{"regexMatch":{"pattern":"["}}}],"flows":[{"dependsOn":{"targets":["b"]}}],"schedule":"*/0 * * * *","timeZone":"../x"}}`} {
 			f.Add(uint8(i), []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"UPDATE","object":`+object+`,"oldObject":`+object+`}}`))
 		}
 	}
 	f.Add(uint8(0), []byte(`{`))
-	h, err := NewHandler(*all(), Sources{
+	rules := *all()
+	rules.Volcano = []string{"volcano"}
+	h, err := NewHandler(rules, Sources{
+		Volcano: VolcanoSources{
+			Queues: func(context.Context) (volcano.Forest, error) { return volcano.Forest{}, nil },
+			Busy:   func(context.Context, string) (bool, error) { return false, nil },
+			Notes:  func(context.Context, string) (map[string]string, error) { return nil, nil },
+		},
 		Queues: func(context.Context) (Forest, error) { return Forest{}, nil },
 		Groups: func(context.Context, string) ([]string, bool, error) { return nil, false, nil },
 	}, nil)

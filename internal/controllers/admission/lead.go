@@ -96,8 +96,11 @@ func (c *Controller) keep(ctx context.Context) error {
 	for _, v := range validating {
 		wrong = append(wrong, c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}))
 	}
+	if m, v := o.volcanoWebhooks(data[keyTrusted]); m != nil {
+		wrong = append(wrong, c.register(ctx, m, &admissionregv1.MutatingWebhookConfiguration{}), c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}))
+	}
 	if c.options.URL != "" { // else policies are an installer's: there is nothing in them that only we know
-		for _, p := range o.Policies() {
+		for _, p := range append(o.Policies(), o.VolcanoPolicies()...) {
 			made, err := c.whole(ctx, p)
 			if wrong = append(wrong, err); made || err != nil {
 				c.guarded = c.deps.Clock.Now()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
 )
 
 // Rules are the settings by which objects are judged and completed.
@@ -26,6 +27,10 @@ type Rules struct {
 	// StampQueue is a label that pods get with the name of the default queue, if they have neither the label nor an owner nor name
 	// a PodGroup; "" for none. A controller that adopts such a pod later does not move it into its own queue then.
 	StampQueue string
+	// Volcano are the values of spec.schedulerName that make a pod Volcano's, the first of which Jobs get that name none; without any, nothing is said of what is Volcano's.
+	Volcano []string
+	// VolcanoQueues are what may be done with Volcano's queues.
+	VolcanoQueues volcano.QueueRules
 	// Quotas warns of queues whose quotas are more than their parent's, alone or together.
 	Quotas bool
 }
@@ -119,7 +124,7 @@ type Options struct {
 // DefaultOptions are KAI's, with identity guarded.
 func DefaultOptions() Options {
 	return Options{
-		Rules:     Rules{SchedulerNames: []string{keys.SchedulerName}, RuntimeClass: keys.RuntimeClass},
+		Rules:     Rules{SchedulerNames: []string{keys.SchedulerName}, RuntimeClass: keys.RuntimeClass, VolcanoQueues: volcano.DefaultQueueRules()},
 		Namespace: keys.Namespace, Port: 9443, Secret: DefaultSecret,
 		Mutating: DefaultMutating, Validating: DefaultValidating, QueueWebhook: DefaultQueueWebhook, PodGroupWebhook: DefaultPodGroupWebhook,
 		QueueLabel: keys.QueueLabel, ReservationApp: keys.ReservationNamespace,
@@ -148,6 +153,9 @@ func (o *Options) check() error {
 		if f.value == "" {
 			return fmt.Errorf("admission role: --%s must not be empty", f.flag)
 		}
+	}
+	if o.VolcanoQueues.MaxDepth < 1 && len(o.Volcano) > 0 {
+		return fmt.Errorf("admission role: --max-queue-depth is %d: it must be at least 1", o.VolcanoQueues.MaxDepth)
 	}
 	if modes := []Mode{Off, Warn, Enforce}; !slices.Contains(modes, o.Identity) {
 		return fmt.Errorf("admission role: --identity is %q: it must be one of %v", o.Identity, modes)

@@ -54,8 +54,8 @@ func TestModes(t *testing.T) {
 func TestOldestAPIServer(t *testing.T) {
 	t.Parallel()
 	o := strict()
-	o.ForbidForeignGPUs = true
-	for _, object := range o.Policies() {
+	o.ForbidForeignGPUs, o.Volcano = true, []string{"volcano"}
+	for _, object := range append(o.Policies(), o.VolcanoPolicies()...) {
 		if p, ok := object.(*admissionregv1.ValidatingAdmissionPolicy); ok {
 			compileFor(t, p, version.MajorMinor(1, 33))
 		}

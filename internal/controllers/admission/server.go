@@ -61,6 +61,8 @@ type Sources struct {
 	Group func(ctx context.Context, namespace, name string) (*v2alpha2.PodGroup, error)
 	// Shard judges SchedulingShards; nil takes them all.
 	Shard ShardCheck
+	// Volcano is what reviews of Volcano's kinds look at; it is not asked where its face is off.
+	Volcano VolcanoSources
 	// QueueLabel is the label by which a pod names its queue.
 	QueueLabel string
 }
@@ -102,6 +104,9 @@ func NewHandler(rules Rules, sources Sources, registry prometheus.Registerer) (*
 	h.serve(ValidatePodGroupPath, h.validatePodGroup)
 	h.serve(ValidateMemberPath, h.validateMember)
 	h.serve(ValidateShardPath, h.validateShard)
+	if len(rules.Volcano) > 0 {
+		h.serveVolcano()
+	}
 	return h, nil
 }
 

@@ -38,6 +38,9 @@ func (o *Options) Objects(bundle []byte) []client.Object {
 	for _, v := range validating {
 		out = append(out, v)
 	}
+	if m, v := o.volcanoWebhooks(bundle); m != nil {
+		out = append(out, m, v)
+	}
 	return append(out, o.Policies()...)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,7 +26,7 @@ import (
 type Deps struct {
 	// Cache feeds Queues, PodGroups and Commands; it is started by the process.
 	Cache cache.Cache
-	// Client writes Queues and deletes Commands. It must know Volcano's kinds.
+	// Client makes and writes Queues, and deletes Commands. It must know Volcano's kinds.
 	Client client.Client
 	// Log takes the controller's messages.
 	Log logr.Logger
@@ -39,6 +40,7 @@ type Deps struct {
 
 // Controller is the queue controller.
 type Controller struct {
+	deps Deps
 	kit  *write.Kit
 	book *book
 	loop *control.Loop[string, plan]
@@ -54,7 +56,7 @@ func New(deps Deps, workers int) (*Controller, error) {
 		return nil, fmt.Errorf("queue controller: %w", err)
 	}
 	b := newBook()
-	c := &Controller{kit: kit, book: b}
+	c := &Controller{deps: deps, kit: kit, book: b}
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, plan]{
 		Name: "vcqueue", Workers: workers, MinRetry: 5 * time.Millisecond, MaxRetry: 3 * time.Minute,
 		About: func(name string) client.Object { return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
@@ -63,6 +65,9 @@ func New(deps Deps, workers int) (*Controller, error) {
 		},
 		Write: c.write,
 	})
+	c.loop.Lock()
+	c.loop.Add(due([]string{keys.RootQueue, keys.DefaultQueue})...) // of what is missing no watch tells
+	c.loop.Unlock()
 	control.Watch(c.loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return due(b.queueSeen(q, gone)) })
 	control.Watch(c.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return due(b.groupSeen(g, gone)) })
 	control.Watch(c.loop, &bus.Command{}, func(m *bus.Command, gone bool) []control.Due[string] { return due(b.commandSeen(m, gone)) })
@@ -76,7 +81,7 @@ func due(names []string) (out []control.Due[string]) {
 	return out
 }
 
-// Run opens and closes queues until ctx ends, which is no error. It must be called once.
+// Run makes, opens and closes queues until ctx ends, which is no error. It must be called once.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // write carries a plan out.
@@ -85,6 +90,9 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 		if err := c.take(ctx, m); err != nil {
 			return err
 		}
+	}
+	if err := c.make(ctx, p.found); err != nil {
+		return err
 	}
 	q := p.queue
 	if q == nil {
@@ -105,6 +113,17 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 	}
 	if p.obeys != nil {
 		return c.take(ctx, p.obeys)
+	}
+	return nil
+}
+
+// make makes a queue that has to be there, unless somebody else was faster.
+func (c *Controller) make(ctx context.Context, q *scheduling.Queue) error {
+	if q == nil {
+		return nil
+	}
+	if err := c.deps.Client.Create(ctx, q); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Queue %s: %w", q.Name, err)
 	}
 	return nil
 }

@@ -3,12 +3,16 @@ package vcqueue
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -190,9 +194,11 @@ func TestCommandCrashes(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				s := kubetest.New(serves())
-				q := queue("q", "root")
-				q.Status.State = scheduling.QueueStateOpen
-				s.Put(q, command(bus.CloseQueueAction, "q"))
+				root, def, q := queue("root", ""), queue("default", "root"), queue("q", "root")
+				for _, one := range []*scheduling.Queue{root, def, q} {
+					one.Status.State = scheduling.QueueStateOpen
+				}
+				s.Put(root, def, q, command(bus.CloseQueueAction, "q"))
 				p := s.Process("first")
 				p.CrashAt(n, after)
 				stop := run(t, p)
@@ -207,4 +213,57 @@ func TestCommandCrashes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFounded: the queues root and default are there, open, from the first moment on and again after they were deleted; one that a user made, or changed, stays
+// as it is. Wherever the controller dies, the next one goes on.
+func TestFounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(serves())
+		own := queue("default", "team")
+		own.Spec.Weight, own.Spec.Capability = 7, corev1.ResourceList{"cpu": resource.MustParse("3")}
+		s.Put(queue("team", "root"), own)
+		run(t, s.Process("vcqueue"))
+		settle := func() {
+			<-time.After(time.Second)
+			synctest.Wait()
+		}
+		settle()
+		root, got := queue("root", ""), queue("default", "")
+		if !s.Get(root) || root.Spec.Weight != 1 || ptr.Deref(root.Spec.Reclaimable, true) || root.Spec.Parent != "" || root.Status.State != scheduling.QueueStateOpen {
+			t.Errorf("root is %+v", root)
+		}
+		if !s.Get(got) || !reflect.DeepEqual(got.Spec, own.Spec) {
+			t.Errorf("a user's default is %+v", got.Spec)
+		}
+		s.Remove(queue("default", ""))
+		s.Remove(queue("root", ""))
+		settle()
+		got = queue("default", "")
+		if !s.Get(got) || got.Spec.Weight != 1 || !ptr.Deref(got.Spec.Reclaimable, false) || got.Spec.Parent != "root" || got.Spec.Capability != nil || got.Status.State != scheduling.QueueStateOpen {
+			t.Errorf("default, deleted, is %+v", got)
+		}
+		if !s.Get(queue("root", "")) {
+			t.Error("root, deleted, is not made again")
+		}
+		if s.Get(queue("other", "")) {
+			t.Error("other queues are made")
+		}
+		s.Remove(queue("team", ""))
+		settle()
+		if s.Get(queue("team", "")) {
+			t.Error("a user's queue is made again")
+		}
+	})
+	kubetest.Story{
+		Options: serves(), Set: func(*kubetest.Server) {}, Run: run, Settle: time.Minute,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			for _, name := range []string{"root", "default"} {
+				if q := queue(name, ""); !s.Get(q) || q.Status.State != scheduling.QueueStateOpen {
+					t.Errorf("%s is %+v", name, q)
+				}
+			}
+		},
+	}.Crashes(t)
 }

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
@@ -149,8 +151,25 @@ func next(state scheduling.QueueState, action bus.Action, closed scheduling.Queu
 	return state
 }
 
+// founded are the queues that there always are: the one above all, of which nothing is taken back, and the one of work that names none. A
+// queue of the name that somebody else made stays as it is.
+func founded(name string) *scheduling.Queue {
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Weight: 1}}
+	switch name {
+	case keys.RootQueue:
+		q.Spec.Reclaimable = ptr.To(false)
+	case keys.DefaultQueue:
+		q.Spec.Reclaimable, q.Spec.Parent = ptr.To(true), keys.RootQueue
+	default:
+		return nil
+	}
+	return q
+}
+
 // plan is what a look at a queue has written, in this order.
 type plan struct {
+	// found is a queue that has to be there and is not; nil for none.
+	found *scheduling.Queue
 	queue *scheduling.Queue // nil: nothing but Commands is written
 	// take are Commands that are deleted first: they are for nobody any more.
 	take []*bus.Command
@@ -168,7 +187,10 @@ type plan struct {
 // decide says what is to be written of a queue.
 func (b *book) decide(name string) plan {
 	q := b.queues[name]
-	if q == nil || q.DeletionTimestamp != nil {
+	switch {
+	case q == nil:
+		return plan{found: founded(name), take: b.commandsFor(name)}
+	case q.DeletionTimestamp != nil:
 		return plan{take: b.commandsFor(name)}
 	}
 	p := plan{queue: q}

@@ -53,7 +53,6 @@ func newVolcanoFixture(t *testing.T) *volcanoFixture {
 		b.watch(t, kind)
 	}
 	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vckeys.Namespace}})
-	b.create(t, &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: vckeys.DefaultQueue}}) // Volcano's scheduler makes it
 	b.controllers = newProcess(t, install.VolcanoControllers, b.as(t, install.VolcanoControllers), "--leader-elect")
 	b.controllers.start()
 	b.controllers.awaitReady(t)

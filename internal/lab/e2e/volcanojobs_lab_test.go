@@ -105,7 +105,7 @@ func newFacesFixture(t *testing.T) *volcanoFixture {
 }
 
 // TestVolcanoJobsRun: with Volcano's face switched on, the Jobs of Volcano's examples run as they are written, beside each other and beside KAI's work, to Job and
-// PodGroup Running with all their pods. A gang that no room is for waits whole and says so on its PodGroup, one whose queue is closed too, until that is opened. No node is
+// PodGroup Running with all their pods, in a queue that was made for them where they name none. A gang that no room is for waits whole and says so on its PodGroup, one whose queue is closed too, until that is opened. No node is
 // ever given more than it has.
 func TestVolcanoJobsRun(t *testing.T) {
 	b := newFacesFixture(t)
@@ -145,7 +145,7 @@ func TestVolcanoJobsRun(t *testing.T) {
 	const ns = "large"
 	b.namespace(t, ns)
 	b.create(t, gpuJob(ns, "toolarge", 32, vckeys.DefaultQueue))
-	b.create(t, gpuJob(ns, "fits", 12, vckeys.DefaultQueue))
+	b.create(t, gpuJob(ns, "fits", 12, "")) // in the queue default, which nobody made but the controllers
 	b.create(t, gang("kais", "second", 8, ""))
 	b.must(t, 30*time.Second, func() string {
 		if text := b.phase(ns, "fits", vcbatch.Running, 12, 0)(); text != "" {

@@ -68,7 +68,9 @@ securityContext:
 {{- range $value, $role := dict "podgrouper" "podgrouper" "podgroupcontroller" "podgroup" "queuecontroller" "queue" "binder" "binder" "scheduler" "scheduler" "admission" "admission" "nodescaleadjuster" "nodescale" "numaPlacementExporter" "numa-exporter" -}}
 {{- $v := get $.Values $value -}}
 {{- $own := dict -}}
-{{- with $v.extraArgs -}}{{- $_ := set $own "args" . -}}{{- end -}}
+{{- $args := $v.extraArgs | default list -}}
+{{- if and (eq $role "admission") $.Values.volcano.enabled $.Values.volcano.admission -}}{{- $args = append $args "--volcano-scheduler-name=volcano" -}}{{- end -}}
+{{- with $args -}}{{- $_ := set $own "args" . -}}{{- end -}}
 {{- with $v.extraEnv -}}{{- $_ := set $own "env" . -}}{{- end -}}
 {{- with $v.podAnnotations -}}{{- $_ := set $own "podAnnotations" . -}}{{- end -}}
 {{- with toString ($v.logLevel | default "") -}}{{- $_ := set $own "logLevel" . -}}{{- end -}}
