@@ -73,8 +73,13 @@ go to standard error: seconds, clusters measured, and what happened.`,
 			flag     string
 			n, least int
 		}{
-			{"nodes", o.Limits.Nodes, genome.MostGroups}, {"queues", o.Limits.Queues, genome.MostGroups}, {"gangs", o.Limits.Gangs, genome.MostGroups}, {"pods", o.Limits.Pods, genome.MostGroups},
-			{"cycles", o.Cycles, 1}, {"runs", o.Runs, 1}, {"patience", o.Patience, 1},
+			{"nodes", o.Limits.Nodes, genome.MostGroups},
+			{"queues", o.Limits.Queues, genome.MostGroups},
+			{"gangs", o.Limits.Gangs, genome.MostGroups},
+			{"pods", o.Limits.Pods, genome.MostGroups},
+			{"cycles", o.Cycles, 1},
+			{"runs", o.Runs, 1},
+			{"patience", o.Patience, 1},
 		} {
 			if f.n < f.least || f.n > 1_000_000 {
 				return fmt.Errorf("--%s is %d; it must be %d to 1000000", f.flag, f.n, f.least)

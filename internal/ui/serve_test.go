@@ -94,7 +94,8 @@ func town(t *testing.T) *see.Cycle {
 	events := []cluster.Event{
 		cluster.NodeState{Name: "n", UID: "n", Allocatable: append(gpu(8), cluster.Quantity{Name: "pods", Value: 110})},
 		cluster.QueueState{Name: "root", UID: "root", Quota: gpu(8)},
-		cluster.QueueState{Name: "reds", UID: "reds", Parent: "root", Quota: gpu(4)}, cluster.QueueState{Name: "blues", UID: "blues", Parent: "root", Quota: gpu(4)},
+		cluster.QueueState{Name: "reds", UID: "reds", Parent: "root", Quota: gpu(4)},
+		cluster.QueueState{Name: "blues", UID: "blues", Parent: "root", Quota: gpu(4)},
 	}
 	gang := func(face, ns, name, queue string, pods int, phase cluster.Phase, node string) {
 		k := cluster.Key{Face: face, Namespace: ns, Name: name}

@@ -22,8 +22,10 @@ func FuzzReview(f *testing.F) {
 		MutateJobPath, ValidateJobPath, MutateVCQueuePath, ValidateVCQueuePath, MutateVCGroupPath, ValidateVCGroupPath, ValidateHyperNodePath, ValidateJobFlowPath, ValidateCronJobPath,
 	}
 	for i := range paths {
-		for _, object := range []string{`{}`, `null`, `{"metadata":{"name":"x"},"spec":{"schedulerName":"kai-scheduler","containers":null}}`, `{"spec":{"levels":[null],"subGroups":[null],"parentQueue":"x"}}`,
-			`{"spec":{"tasks":[{"dependsOn":{"name":["b"]},"policies":[{}],"template":{"spec":{"containers":[{}]}}}],"plugins":{"mpi":["-x"]},"volumes":[{}],"parent":"x","members":[{"selector":{"regexMatch":{"pattern":"["}}}],"flows":[{"dependsOn":{"targets":["b"]}}],"schedule":"*/0 * * * *","timeZone":"../x"}}`} {
+		for _, object := range []string{
+			`{}`, `null`, `{"metadata":{"name":"x"},"spec":{"schedulerName":"kai-scheduler","containers":null}}`, `{"spec":{"levels":[null],"subGroups":[null],"parentQueue":"x"}}`,
+			`{"spec":{"tasks":[{"dependsOn":{"name":["b"]},"policies":[{}],"template":{"spec":{"containers":[{}]}}}],"plugins":{"mpi":["-x"]},"volumes":[{}],"parent":"x","members":[{"selector":{"regexMatch":{"pattern":"["}}}],"flows":[{"dependsOn":{"targets":["b"]}}],"schedule":"*/0 * * * *","timeZone":"../x"}}`,
+		} {
 			f.Add(uint8(i), []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"UPDATE","object":`+object+`,"oldObject":`+object+`}}`))
 		}
 	}

@@ -252,8 +252,10 @@ func TestJobDefaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, spec, want string }{
 		{"all said", "queue: q, schedulerName: s, maxRetry: 1, minAvailable: 2, tasks: [{name: a, replicas: 2, minAvailable: 1, maxRetry: 2, template: {}}]", ""},
-		{"nothing said", "tasks: [{replicas: 2, template: {}}, {name: b, replicas: 3, template: {}}]",
-			`/spec/queue="default" /spec/schedulerName="volcano" /spec/maxRetry=3 /spec/tasks/0/name="default0" /spec/tasks/0/maxRetry=3 /spec/tasks/0/minAvailable=2 /spec/tasks/1/maxRetry=3 /spec/tasks/1/minAvailable=3 /spec/minAvailable=5`},
+		{
+			"nothing said", "tasks: [{replicas: 2, template: {}}, {name: b, replicas: 3, template: {}}]",
+			`/spec/queue="default" /spec/schedulerName="volcano" /spec/maxRetry=3 /spec/tasks/0/name="default0" /spec/tasks/0/maxRetry=3 /spec/tasks/0/minAvailable=2 /spec/tasks/1/maxRetry=3 /spec/tasks/1/minAvailable=3 /spec/minAvailable=5`,
+		},
 		{"a task's least", "queue: q, schedulerName: s, maxRetry: 1, tasks: [{name: a, replicas: 9, minAvailable: 0, maxRetry: 1}, {name: b, replicas: 4, minAvailable: 2, maxRetry: 1}]", "/spec/minAvailable=2"},
 		{"partitions", "queue: q, schedulerName: s, maxRetry: 1, tasks: [{name: a, replicas: 6, maxRetry: 1, partitionPolicy: {totalPartitions: 3, partitionSize: 2, minPartitions: 2}}]", "/spec/tasks/0/minAvailable=4 /spec/minAvailable=4"},
 		{"partitions without a least", "queue: q, schedulerName: s, maxRetry: 1, tasks: [{name: a, replicas: 6, maxRetry: 1, partitionPolicy: {totalPartitions: 3, partitionSize: 2}}]", "/spec/tasks/0/minAvailable=6 /spec/minAvailable=6"},

@@ -151,7 +151,8 @@ func TestRouters(t *testing.T) {
 		{"a gateway of the subnet", []vm.Route{route("::/0", "fd00::1")}, "[{fd00::1 fe80::a9fe:fe02:0:1 [::/0]}]"},
 		{"Calico's", []vm.Route{route("fe80::ecee:eeff:feee:eeee/128", ""), route("::/0", "fe80::ecee:eeff:feee:eeee")}, "[{fe80::ecee:eeff:feee:eeee fe80::ecee:eeff:feee:eeee [::/0]}]"},
 		{
-			"two, of which one is the default", []vm.Route{route("fd77::/48", "fd00::5"), route("::/0", "fd00::1"), route("::/0", "fd00::5"), route("fd78::/48", "fd00::5")},
+			"two, of which one is the default",
+			[]vm.Route{route("fd77::/48", "fd00::5"), route("::/0", "fd00::1"), route("::/0", "fd00::5"), route("fd78::/48", "fd00::5")},
 			"[{fd00::5 fe80::a9fe:fe02:0:1 [fd77::/48 fd78::/48]} {fd00::1 fe80::a9fe:fe02:0:2 [::/0]}]",
 		},
 	} {
