@@ -39,8 +39,10 @@ type connection struct {
 	greetings atomic.Uint64
 
 	mu sync.Mutex
-	// status is its last answer to Status, nil before the first.
-	status []byte
+	// status is its last answer to Status, nil before the first; plain what came of the last that was not verbose, and when.
+	status  []byte
+	plain   answer
+	plainAt time.Time
 }
 
 // greeting says what to ask a backend for.

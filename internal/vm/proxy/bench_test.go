@@ -17,6 +17,7 @@ const mostAdded = 500
 // same runtime, which has 110 pods.
 func BenchmarkAdded(b *testing.B) {
 	h := newFixture(b)
+	h.config.StatusEvery = 0 // as it is served
 	for _, f := range h.runtimes {
 		f.up()
 	}

@@ -40,6 +40,9 @@ type Config struct {
 	// ListTimeout bounds how long a backend beside the primary may hold up an answer that is made of several: default 3 s. The primary may
 	// take as long as the caller waits. Each gets at most three quarters of what the caller's own deadline leaves.
 	ListTimeout time.Duration
+	// StatusEvery is how often the backends beside the primary are asked how they are: default 5 s. What one said counts for twice as long, so
+	// that Status waits for the primary alone. Below 0: they are asked whenever Status is asked for.
+	StatusEvery time.Duration
 	// Grace is how long calls under way may go on when the proxy is asked to end: default 5 s.
 	Grace time.Duration
 	// Metrics has this process's calls, and which runtimes are there. nil: nobody counts.
@@ -157,6 +160,9 @@ func (c Config) complete() (Config, error) {
 		}
 	}
 	positive("ListTimeout", &c.ListTimeout, 3*time.Second)
+	if c.StatusEvery == 0 {
+		c.StatusEvery = 5 * time.Second
+	}
 	positive("Grace", &c.Grace, 5*time.Second)
 	return c, errors.Join(errs...)
 }

@@ -61,7 +61,8 @@
 // # Answers that are made of several
 //
 // Status is the primary's, RuntimeReady and NetworkReady included, so that no other runtime makes a node NotReady. Each backend adds a
-// condition Backend/NAME, its declared handlers with their features, and in verbose answers its info as NAME/KEY. Version, RuntimeConfig
+// condition Backend/NAME, its declared handlers with their features, and in verbose answers its info as NAME/KEY. How it is, is asked every five
+// seconds by the proxy, so that a kubelet waits for the primary alone; one that is away is told at once. Version, RuntimeConfig
 // are the primary's. UpdateRuntimeConfig goes to all, and again to a backend that comes back; the primary's answer counts.
 // GetContainerEvents puts all streams together: if one ends or a backend comes back, the whole ends, because events were missed and a
 // kubelet lists again when its stream ends. If one backend has no events the call is Unimplemented, and a kubelet lists instead.

@@ -104,6 +104,9 @@ func (p *router) serve(ctx context.Context, l net.Listener) error {
 	for _, b := range p.backends {
 		workers.Go(func() { b.watch(work) })
 		workers.Go(func() { p.greetLoop(work, b) })
+		if !b.primary && p.config.StatusEvery > 0 {
+			workers.Go(func() { p.watchStatus(work, b) })
+		}
 	}
 	workers.Go(func() { p.store.run(work) })
 

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func processConfig(dir string) Config {
 	return Config{
-		Listen: dir + "/cri", Primary: dir + "/primary", State: dir + "/state", ListTimeout: 2 * time.Second,
+		Listen: dir + "/cri", Primary: dir + "/primary", State: dir + "/state", ListTimeout: 2 * time.Second, StatusEvery: -1,
 		Backends: []Backend{{Name: "vm", Socket: dir + "/vm", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/"}}},
 	}
 }
@@ -488,4 +488,51 @@ func FuzzRouting(f *testing.F) {
 			t.Errorf("edited there and back %x became %x: %v", body, back, err)
 		}
 	})
+}
+
+// TestStatusWaitsForThePrimary: what the others said lately counts, a verbose question is asked of all, and one that is away is told at once.
+func TestStatusWaitsForThePrimary(t *testing.T) {
+	h := newFixture(t)
+	h.config.StatusEvery = time.Hour // once, when it starts
+	for _, f := range h.runtimes {
+		f.up()
+	}
+	if err := h.start(); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(limit time.Duration, verbose bool) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		r, err := h.Status(ctx, &cri.StatusRequest{Verbose: verbose})
+		for _, c := range r.GetStatus().GetConditions() {
+			if c.Type == ConditionPrefix+"vm" {
+				return c.Reason, err
+			}
+		}
+		return "", err
+	}
+	if said, err := ask(time.Minute, false); said != "Ready" || err != nil {
+		t.Fatalf("%q, %v", said, err)
+	}
+	vm := h.runtimes["vm"]
+	vm.mute()
+	// It would have 2 s to answer, and the kubelet has 1 s.
+	if said, err := ask(time.Second, false); said != "Ready" || err != nil {
+		t.Errorf("beside a runtime that does not answer any more: %q, %v", said, err)
+	}
+	if said, err := ask(time.Minute, true); said != "DeadlineExceeded" || err != nil {
+		t.Errorf("a verbose question: %q, %v", said, err)
+	}
+	vm.unmute()
+	vm.down()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		said, err := ask(time.Minute, false)
+		if said == "Unavailable" && err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("of a runtime that is away: %q, %v", said, err)
+		}
+	}
 }

@@ -97,7 +97,7 @@ func shortDir(t testing.TB) string {
 func newFixture(t testing.TB) *fixture {
 	dir := shortDir(t)
 	h := &fixture{t: t, dir: dir, runtimes: map[string]*fakeRuntime{}, config: Config{
-		Listen: dir + "/cri", Primary: dir + "/primary", State: dir + "/state", ListTimeout: 2 * time.Second,
+		Listen: dir + "/cri", Primary: dir + "/primary", State: dir + "/state", ListTimeout: 2 * time.Second, StatusEvery: -1,
 		Backends: []Backend{{Name: "vm", Socket: dir + "/vm", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/", "virtlet.cloud/"}}},
 	}}
 	for _, name := range []string{"primary", "vm"} {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -18,7 +20,7 @@ func (p *router) status(ctx context.Context, method string, req []byte) answer {
 	// The primary has the caller's own deadline: it alone decides whether there is an answer.
 	first := make(chan answer, 1)
 	go func() { first <- p.primary().call(outgoing(ctx), method, req) }()
-	answers := p.askEach(ctx, p.others(), method, func(*connection) []byte { return req })
+	answers := p.howOthersAre(ctx, method, req)
 	a := <-first
 	if a.err != nil {
 		return a
@@ -38,7 +40,7 @@ func (p *router) status(ctx context.Context, method string, req []byte) answer {
 		for key, value := range theirs.GetInfo() {
 			more.Info[b.name+"/"+key] = value
 		}
-		more.RuntimeHandlers = append(more.RuntimeHandlers, b.theirHandlers(said)...)
+		more.RuntimeHandlers = append(more.RuntimeHandlers, b.theirHandlers()...)
 	}
 	// A message after a message adds to its lists and maps, and to its status's conditions.
 	added, err := proto.MarshalOptions{Deterministic: true}.Marshal(more)
@@ -47,6 +49,63 @@ func (p *router) status(ctx context.Context, method string, req []byte) answer {
 	}
 	a.body = append(body, added...)
 	return a
+}
+
+// howOthersAre are the answers to Status of the backends beside the primary: what each said lately, or else what it says now. A verbose
+// question is asked of all.
+func (p *router) howOthersAre(ctx context.Context, method string, req []byte) []answer {
+	others := p.others()
+	answers := make([]answer, len(others))
+	var asked []*connection
+	var at []int
+	for i, b := range others {
+		if said, lately := b.saidLately(p.now().Add(-2 * p.config.StatusEvery)); lately && len(req) == 0 {
+			answers[i] = said
+			continue
+		}
+		asked, at = append(asked, b), append(at, i)
+	}
+	for k, said := range p.askEach(ctx, asked, method, func(*connection) []byte { return req }) {
+		answers[at[k]] = said
+		asked[k].said(said, len(req) == 0, p.now())
+	}
+	return answers
+}
+
+// said keeps what came of a Status.
+func (b *connection) said(a answer, plain bool, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.err == nil {
+		b.status = a.body
+	}
+	if plain {
+		b.plain, b.plainAt = a, now
+	}
+}
+
+// saidLately is what came of the last Status that was not verbose, if that is after a moment and the backend is still there.
+func (b *connection) saidLately(since time.Time) (_ answer, lately bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.plain, b.plainAt.After(since) && b.conn.GetState() == connectivity.Ready
+}
+
+// watchStatus asks a backend how it is, again and again until ctx ends.
+func (p *router) watchStatus(ctx context.Context, b *connection) {
+	every := time.NewTicker(p.config.StatusEvery)
+	defer every.Stop()
+	for {
+		within, cancel := context.WithTimeout(ctx, p.config.ListTimeout)
+		a := b.call(within, runtimeService+"Status", nil)
+		cancel()
+		b.said(a, true, p.now())
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // condition says how a backend is. It has a type of its own: a node is ready when the primary is.
@@ -73,12 +132,9 @@ func condition(b *connection, s *cri.StatusResponse, err error) *cri.RuntimeCond
 
 // theirHandlers are the declared handlers of a backend with the features that it last told of them. One that does not answer keeps them: the
 // pods of a handler that a node lacks would be refused.
-func (b *connection) theirHandlers(said answer) []*cri.RuntimeHandler {
+func (b *connection) theirHandlers() []*cri.RuntimeHandler {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if said.err == nil {
-		b.status = said.body
-	}
 	var last cri.StatusResponse
 	have := map[string]*cri.RuntimeHandler{}
 	if proto.Unmarshal(b.status, &last) == nil {
