@@ -107,8 +107,8 @@ func (r *Runner) Measure(ctx context.Context, a Ask) (Measured, error) {
 	_, werr := r.in.Write(append(line, '\n'))
 	answer, err := r.out.ReadBytes('\n')
 	if late := !timer.Stop(); err != nil || werr != nil {
-		said := r.said.String()
 		r.Close()
+		said := r.said.String() // whole, now that it has ended
 		switch {
 		case ctx.Err() != nil:
 			return Measured{}, ctx.Err()
