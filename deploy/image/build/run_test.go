@@ -3,6 +3,10 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -12,6 +16,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -133,6 +138,7 @@ type (
 	volume struct {
 		Name      string
 		ConfigMap *struct{ Name string }
+		Secret    *struct{ SecretName string }
 		EmptyDir  *struct{}
 		HostPath  *struct{ Path string }
 		Claim     *struct{} `json:"persistentVolumeClaim"`
@@ -309,6 +315,12 @@ func lineOf(o *object, c *container, configs map[string]map[string]string) (line
 			for key, value := range data {
 				l.files[path.Join(m.MountPath, key)] = value
 			}
+		case v.Secret != nil && m.Name == "tls":
+			cert, key, err := pair()
+			if err != nil {
+				return line{}, err
+			}
+			l.files[path.Join(m.MountPath, "tls.crt")], l.files[path.Join(m.MountPath, "tls.key")] = cert, key
 		case v.EmptyDir != nil || v.Claim != nil:
 			l.folders = append(l.folders, m.MountPath)
 		case v.HostPath != nil && m.Name == "sysfs":
@@ -638,4 +650,23 @@ func (a *api) expect(token string) chan string {
 	asked := make(chan string, 2)
 	a.waits <- wait{token: token, asked: asked}
 	return asked
+}
+
+// pair makes a certificate and its key, as a Secret of the type kubernetes.io/tls has them.
+func pair() (cert, key string, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"muster-ui"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return "", "", err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return "", "", err
+	}
+	text := func(kind string, data []byte) string { return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data})) }
+	return text("CERTIFICATE", signed), text("PRIVATE KEY", secret), nil
 }
