@@ -667,6 +667,8 @@ func pair() (cert, key string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	text := func(kind string, data []byte) string { return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data})) }
+	text := func(kind string, data []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}))
+	}
 	return text("CERTIFICATE", signed), text("PRIVATE KEY", secret), nil
 }
