@@ -111,11 +111,16 @@ func TestEventsAreBounded(t *testing.T) {
 		hurry()
 		<-time.After(2 * time.Minute)
 		synctest.Wait()
-		// Its ten are among those of ten rounds through all namespaces, or of twenty: others go on while a worker has one of them.
+		// Its ten are among those of ten rounds through all namespaces, but for what a worker has in its hand while others go on.
+		late := 0
 		for i, w := range s.Writes() {
-			if w.Namespace == "quiet" && i > 20*110 {
-				t.Errorf("one of the quiet namespace is the %dth", i)
+			if w.Namespace == "quiet" && i > 10*110 {
+				t.Logf("one of the quiet namespace is the %dth", i)
+				late++
 			}
+		}
+		if late > eventWork.Workers {
+			t.Errorf("%d of ten of the quiet namespace are late", late)
 		}
 		written := 0
 		for what, is := range s.State() {

@@ -304,11 +304,11 @@ func (w *fixture) asked(namespace string) int {
 	return len(w.stories[namespace].requests)
 }
 
-// waited is how many pods of a namespace were told that there is no room for them.
-func (w *fixture) waited(namespace string) int {
+// waited says whether a pod was ever told that there is no room for it.
+func (w *fixture) waited(namespace string, pod types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.stories[namespace].waited)
+	return w.stories[namespace].waited[pod]
 }
 
 // early says what was missing when the first pod of a gang of that size was bound: decisions that stood at that moment, or

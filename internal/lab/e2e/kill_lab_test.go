@@ -12,11 +12,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -245,9 +247,14 @@ func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
 		return "", fmt.Sprintf("%d pods that need no preparing had a BindRequest", n)
 	}
 	if kind.alone {
-		// Whoever comes before the scheduler has seen the last cell's pods go has no room for a moment, and gets one.
-		if n, waited := len(list(m.w, &v2alpha2.PodGroupList{}, client.InNamespace(ns)).Items), m.w.waited(ns); n > waited {
-			return "", fmt.Sprintf("%d pods that are alone in their gangs have a PodGroup, and %d had no room", n, waited)
+		// Whoever comes before the scheduler has seen the last cell's pods go has no room for a moment, and gets one: only he.
+		for _, g := range list(m.w, &v2alpha2.PodGroupList{}, client.InNamespace(ns)).Items {
+			if !slices.ContainsFunc(m.w.pods(ns), func(p corev1.Pod) bool {
+				gang, _ := kai.Membership(&p)
+				return gang.Name == g.Name && m.w.waited(ns, p.UID)
+			}) {
+				return "", fmt.Sprintf("PodGroup %s is of a pod that is alone in its gang and had room", g.Name)
+			}
 		}
 	}
 	if _, what := m.w.await(10*time.Second, func() string { return m.residue(ns) }); what != "" {
