@@ -294,17 +294,34 @@ func (pl *Placer) shape(g *ledger.GangState, pods []cluster.PodID) (string, bool
 	if pl.Constrained(g) {
 		key = append(key, g.Shape()...)
 	}
-	return string(pl.appendKinds(key, g, pods, func(key []byte, c *cluster.Class) []byte { return strconv.AppendUint(key, c.ID, 36) })), true
+	return string(pl.appendKinds(key, g, pods, byID)), true
 }
 
 // AppendKinds appends what the pods of g ask for to a key that answers rest under: classes and numbers, and of a gang whose pods have to
 // be near each other, which sets. It says nothing that another Store would call otherwise.
 func (pl *Placer) AppendKinds(key []byte, g *ledger.GangState, pods []cluster.PodID) []byte {
-	return pl.appendKinds(key, g, pods, func(key []byte, c *cluster.Class) []byte { return append(key, c.Key...) })
+	return pl.appendKinds(key, g, pods, byKey)
 }
 
-// appendKinds is AppendKinds with a name for each class.
-func (pl *Placer) appendKinds(key []byte, g *ledger.GangState, pods []cluster.PodID, name func([]byte, *cluster.Class) []byte) []byte {
+// className is how a key names a class: by what every Store calls it, or, shorter, by its number in this one. It is no function, through
+// which the caller's room for the key would escape to the heap.
+type className uint8
+
+const (
+	byKey className = iota
+	byID
+)
+
+// append appends the name of a class to a key.
+func (by className) append(key []byte, c *cluster.Class) []byte {
+	if by == byID {
+		return strconv.AppendUint(key, c.ID, 36)
+	}
+	return append(key, c.Key...)
+}
+
+// appendKinds is AppendKinds with classes named in one of the two ways.
+func (pl *Placer) appendKinds(key []byte, g *ledger.GangState, pods []cluster.PodID, by className) []byte {
 	constrained := pl.Constrained(g)
 	var last *cluster.Class
 	for i := 0; i < len(pods); {
@@ -318,7 +335,7 @@ func (pl *Placer) appendKinds(key []byte, g *ledger.GangState, pods []cluster.Po
 			key = append(strconv.AppendInt(key, int64(set), 36), ':')
 		}
 		if c != last { // of many sets of one class it is said once
-			key, last = name(key, c), c
+			key, last = by.append(key, c), c
 		}
 		key = strconv.AppendInt(append(key, '*'), int64(n), 36)
 		i += n
