@@ -144,9 +144,9 @@ func (f *aggregator) count(pod *corev1.Pod) error {
 	m.share = now
 	u := settled
 	switch {
-	case !tally.Equal(was.allocated, now.allocated):
+	case !was.allocated.Equal(now.allocated):
 		u = soon
-	case !tally.Equal(was.requested, now.requested):
+	case !was.requested.Equal(now.requested):
 		u = relaxed
 	}
 	if u != settled {
@@ -166,9 +166,9 @@ func (f *aggregator) forget(uid types.UID) {
 	g := m.gang
 	g.members--
 	switch {
-	case len(m.share.allocated) > 0:
+	case !m.share.allocated.Empty():
 		f.book(m, m.share, share{}, soon)
-	case len(m.share.requested) > 0:
+	case !m.share.requested.Empty():
 		f.book(m, m.share, share{}, relaxed)
 	}
 	f.prune(g)
@@ -422,12 +422,19 @@ func (g *gang) due() urgency {
 
 // desired is what the pods hold that are charged to the queue of the PodGroup; the rest is the queues' own.
 func (g *gang) desired() v2alpha2.PodGroupResourcesStatus {
-	var of account
-	of.add(g.accounts[""])
+	sum := g.charged("")
 	if g.queue != "" {
-		of.add(g.accounts[g.queue])
+		sum = sum.plus(g.charged(g.queue))
 	}
-	return of.status(g.fixed)
+	return sum.of(g.fixed).status()
+}
+
+// charged is what the gang's pods ask for and hold that are charged to a queue by record; "" are the others.
+func (g *gang) charged(queue string) balance {
+	if a := g.accounts[queue]; a != nil {
+		return a.balance
+	}
+	return balance{}
 }
 
 // take returns the merge patch that makes a gang's status what it should be, nil when it is that already or the gang

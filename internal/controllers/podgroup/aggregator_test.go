@@ -503,10 +503,10 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 				sums[at] = &[3]tally.Sum{}
 			}
 			s, _ := shareOf(p, fresh)
-			sums[at][0].Add(s.requested)
-			sums[at][1].Add(s.allocated)
+			sums[at][0].Add(s.requested.List())
+			sums[at][1].Add(s.allocated.List())
 			if fixed {
-				sums[at][2].Add(s.allocated)
+				sums[at][2].Add(s.allocated.List())
 			}
 		}
 		want := func(at place) v2alpha2.PodGroupResourcesStatus {

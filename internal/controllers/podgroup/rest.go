@@ -12,28 +12,44 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
 )
 
-// account is what the pods of one gang that are charged to one queue ask for and hold.
-type account struct {
-	requested, allocated, fixed tally.Sum // fixed: allocated to pods that were placed as non-preemptible
-	told                        v2alpha2.PodGroupResourcesStatus
+// balance is what pods ask for and hold.
+type balance struct {
+	requested, allocated, fixed tally.Amounts // fixed: allocated to pods that were placed as non-preemptible
 }
 
-func (a *account) add(other *account) {
-	if other == nil {
-		return
-	}
-	a.requested.AddSum(&other.requested)
-	a.allocated.AddSum(&other.allocated)
-	a.fixed.AddSum(&other.fixed)
+func (b balance) plus(other balance) balance {
+	return balance{b.requested.Plus(other.requested), b.allocated.Plus(other.allocated), b.fixed.Plus(other.fixed)}
 }
 
-// status is the account of a gang that is, or is not, non-preemptible now.
-func (a *account) status(fixed bool) v2alpha2.PodGroupResourcesStatus {
-	s := v2alpha2.PodGroupResourcesStatus{Allocated: a.allocated.List(), Requested: a.requested.List(), AllocatedNonPreemptible: a.fixed.List()}
+func (b balance) minus(other balance) balance {
+	return balance{b.requested.Minus(other.requested), b.allocated.Minus(other.allocated), b.fixed.Minus(other.fixed)}
+}
+
+func (b balance) empty() bool {
+	return b.requested.Empty() && b.allocated.Empty() && b.fixed.Empty()
+}
+
+func (b balance) equal(other balance) bool {
+	return b.requested.Equal(other.requested) && b.allocated.Equal(other.allocated) && b.fixed.Equal(other.fixed)
+}
+
+// of is the balance of a gang that is, or is not, non-preemptible now.
+func (b balance) of(fixed bool) balance {
 	if fixed {
-		s.AllocatedNonPreemptible = s.Allocated
+		b.fixed = b.allocated
 	}
-	return s
+	return b
+}
+
+// status is a balance as objects show it.
+func (b balance) status() v2alpha2.PodGroupResourcesStatus {
+	return v2alpha2.PodGroupResourcesStatus{Allocated: b.allocated.List(), Requested: b.requested.List(), AllocatedNonPreemptible: b.fixed.List()}
+}
+
+// account is the balance of the pods of one gang that are charged to one queue.
+type account struct {
+	balance
+	told balance // the part of it that is in the queue's rest
 }
 
 // queueRest is what is charged to a queue and is in the status of no PodGroup: what pods hold whose PodGroup is gone, or is in
@@ -57,16 +73,9 @@ func (f *aggregator) book(m *member, was, now share, u urgency) {
 		}
 		g.accounts[m.queue] = a
 	}
-	a.requested.Sub(was.requested)
-	a.requested.Add(now.requested)
-	a.allocated.Sub(was.allocated)
-	a.allocated.Add(now.allocated)
-	if m.fixed {
-		a.fixed.Sub(was.allocated)
-		a.fixed.Add(now.allocated)
-	}
+	a.balance = a.minus(was.balance(m.fixed)).plus(now.balance(m.fixed))
 	f.tell(g, m.queue, a)
-	if a.requested.Empty() && a.allocated.Empty() && a.fixed.Empty() {
+	if a.empty() {
 		delete(g.accounts, m.queue)
 	}
 	if m.queue == "" || m.queue == g.queue {
@@ -86,28 +95,28 @@ func (f *aggregator) tell(g *gang, queue string, a *account) {
 	if queue == "" {
 		return
 	}
-	var now v2alpha2.PodGroupResourcesStatus
+	var now balance
 	if !g.exists || g.queue != queue {
-		now = a.status(g.exists && g.fixed)
+		now = a.of(g.exists && g.fixed)
 	}
 	was := a.told
-	if equal(was, now) {
+	if was.equal(now) {
 		return
 	}
 	a.told = now
 	q := f.rest(queue)
-	if !empty(was) {
+	if !was.empty() {
 		q.gangs--
 	}
-	if !empty(now) {
+	if !now.empty() {
 		q.gangs++
 	}
-	q.requested.Sub(was.Requested)
-	q.requested.Add(now.Requested)
-	q.allocated.Sub(was.Allocated)
-	q.allocated.Add(now.Allocated)
-	q.fixed.Sub(was.AllocatedNonPreemptible)
-	q.fixed.Add(now.AllocatedNonPreemptible)
+	q.requested.Sub(was.requested.List())
+	q.requested.Add(now.requested.List())
+	q.allocated.Sub(was.allocated.List())
+	q.allocated.Add(now.allocated.List())
+	q.fixed.Sub(was.fixed.List())
+	q.fixed.Add(now.fixed.List())
 	f.markRest(queue, q)
 }
 
@@ -174,12 +183,4 @@ func (f *aggregator) takeRest(name string) []byte {
 		panic(err) // strings, nils and maps of them always have a JSON form
 	}
 	return body
-}
-
-func equal(a, b v2alpha2.PodGroupResourcesStatus) bool {
-	return tally.Equal(a.Requested, b.Requested) && tally.Equal(a.Allocated, b.Allocated) && tally.Equal(a.AllocatedNonPreemptible, b.AllocatedNonPreemptible)
-}
-
-func empty(s v2alpha2.PodGroupResourcesStatus) bool {
-	return len(s.Requested)+len(s.Allocated)+len(s.AllocatedNonPreemptible) == 0
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/tally"
 )
 
 // Annotations of a pod that this role reads beside those of package kai.
@@ -36,7 +37,16 @@ const (
 
 // share is what one pod adds to its gang.
 type share struct {
-	requested, allocated corev1.ResourceList
+	requested, allocated tally.Amounts
+}
+
+// balance is the share of a pod that was, or was not, placed as non-preemptible.
+func (s share) balance(fixed bool) balance {
+	b := balance{requested: s.requested, allocated: s.allocated}
+	if fixed {
+		b.fixed = s.allocated
+	}
+	return b
 }
 
 // surroundings are what a pod's share depends on beside the pod.
@@ -53,11 +63,9 @@ func shareOf(pod *corev1.Pod, around surroundings) (share, error) {
 	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != corev1.PodRunning {
 		return share{}, nil
 	}
-	containers := core.RequestList(pod)
+	containers := tally.Of(core.RequestList(pod))
 	for _, claim := range claimsOf(pod) {
-		for class, q := range around.claimed(claim) { // order: sums
-			containers = with(containers, class, q)
-		}
+		containers = containers.Plus(tally.Of(around.claimed(claim)))
 	}
 	holds := holds(pod)
 	s := share{requested: containers}
@@ -69,9 +77,9 @@ func shareOf(pod *corev1.Pod, around surroundings) (share, error) {
 		return s, err
 	}
 	if !gpu.portion.IsZero() {
-		s.requested = with(containers, resourceGPU, times(gpu.portion, gpu.devices))
+		s.requested = s.requested.Plus(tally.Of(corev1.ResourceList{resourceGPU: times(gpu.portion, gpu.devices)}))
 	} else {
-		s.requested = with(containers, resourceGPUMemory, times(*resource.NewQuantity(gpu.mib, resource.DecimalSI), gpu.devices))
+		s.requested = s.requested.Plus(tally.Of(corev1.ResourceList{resourceGPUMemory: times(*resource.NewQuantity(gpu.mib, resource.DecimalSI), gpu.devices)}))
 	}
 	if !holds || pod.Annotations[annotationReceived] != receivedFraction {
 		return s, nil
@@ -84,7 +92,7 @@ func shareOf(pod *corev1.Pod, around surroundings) (share, error) {
 		}
 		portion = *resource.NewMilliQuantity(milliPortion(gpu.mib, mib), resource.DecimalSI)
 	}
-	s.allocated = with(containers, resourceGPU, times(portion, gpu.devices))
+	s.allocated = s.allocated.Plus(tally.Of(corev1.ResourceList{resourceGPU: times(portion, gpu.devices)}))
 	return s, nil
 }
 
@@ -184,21 +192,6 @@ func times(q resource.Quantity, n int64) resource.Quantity {
 	q = q.DeepCopy()
 	q.Mul(n)
 	return q
-}
-
-// with is a copy of the list with one more amount.
-func with(list corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) corev1.ResourceList {
-	out := make(corev1.ResourceList, len(list)+1)
-	for n, v := range list {
-		out[n] = v
-	}
-	if was, ok := out[name]; ok {
-		was = was.DeepCopy()
-		was.Add(q)
-		q = was
-	}
-	out[name] = q
-	return out
 }
 
 var errNoGPUMemory = errors.New("it states no GPU memory")

@@ -163,10 +163,10 @@ func TestShareOfAPod(t *testing.T) {
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
-			if d := cmp.Diff(shown(tc.requested), shown(got.requested)); d != "" {
+			if d := cmp.Diff(shown(tc.requested), shown(got.requested.List())); d != "" {
 				t.Errorf("requested: %s", d)
 			}
-			if d := cmp.Diff(shown(tc.allocated), shown(got.allocated)); d != "" {
+			if d := cmp.Diff(shown(tc.allocated), shown(got.allocated.List())); d != "" {
 				t.Errorf("allocated: %s", d)
 			}
 		})

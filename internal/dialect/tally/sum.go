@@ -38,26 +38,29 @@ func (s *Sum) shift(name corev1.ResourceName, by resource.Quantity, out bool) {
 	if by.IsZero() {
 		return
 	}
-	now, ok := s.of[name]
-	if !ok {
-		if s.of == nil {
-			s.of = make(map[corev1.ResourceName]resource.Quantity, 4)
-		}
-		now = resource.Quantity{Format: format(name)}
+	if s.of == nil {
+		s.of = make(map[corev1.ResourceName]resource.Quantity, 4)
 	}
+	now := changed(name, s.of[name], by, out)
+	if now.IsZero() {
+		delete(s.of, name) // so that an emptied sum equals one that never held anything
+		return
+	}
+	s.of[name] = now
+}
+
+// changed is an amount of a resource after another was put in, or taken out.
+func changed(name corev1.ResourceName, now, by resource.Quantity, out bool) resource.Quantity {
 	// Quantity arithmetic switches to arbitrary precision by itself where 64 bits do not suffice, and works in place
-	// on a number that copies share; now is ours alone, because by was added to it and never stored.
+	// on a number that copies share.
+	now = now.DeepCopy()
 	if out {
 		now.Sub(by)
 	} else {
 		now.Add(by)
 	}
-	if now.IsZero() {
-		delete(s.of, name) // so that an emptied sum equals one that never held anything
-		return
-	}
 	now.Format = format(name)
-	s.of[name] = now
+	return now
 }
 
 // Empty says whether the sum holds nothing.
@@ -70,15 +73,14 @@ const MaxNames = 128
 // in binary units, nothing above the largest amount the API server stores (2^63-1), and at most MaxNames resources; see Accepted. Nil
 // when empty.
 func (s *Sum) List() corev1.ResourceList {
-	var list corev1.ResourceList
-	for name, q := range s.of {
-		if q.Sign() < 0 {
-			continue
-		}
-		if list == nil {
-			list = make(corev1.ResourceList, min(len(s.of), MaxNames))
-		}
-		list[name] = q
+	return shown(maps.Clone(s.of))
+}
+
+// shown is a list, which is the caller's, as List returns it.
+func shown(list corev1.ResourceList) corev1.ResourceList {
+	maps.DeleteFunc(list, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.Sign() < 0 })
+	if len(list) == 0 {
+		return nil
 	}
 	list = bounded(list)
 	for name, q := range list {

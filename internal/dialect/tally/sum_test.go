@@ -20,7 +20,10 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-func written(t *testing.T, l corev1.ResourceList) string {
+func written(t interface {
+	Helper()
+	Fatal(...any)
+}, l corev1.ResourceList) string {
 	t.Helper()
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -134,16 +137,24 @@ func TestSumDependsOnItsContentsOnly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var grown Sum
+		var kept Amounts
 		var in []corev1.ResourceList
 		for range rapid.IntRange(0, 30).Draw(t, "steps") {
 			if len(in) > 0 && rapid.Bool().Draw(t, "sub") {
 				i := rapid.IntRange(0, len(in)-1).Draw(t, "which")
 				grown.Sub(in[i])
+				kept = kept.Minus(Of(in[i]))
 				in = append(in[:i], in[i+1:]...)
 				continue
 			}
 			l := anyList(t, "list")
 			grown.Add(l)
+			was := written(t, kept.List())
+			more := kept.Plus(Of(l))
+			if now := written(t, kept.List()); now != was {
+				t.Fatalf("amounts that were %s are %s after others were put in", was, now)
+			}
+			kept = more
 			in = append(in, l)
 		}
 		var fresh Sum
@@ -154,25 +165,20 @@ func TestSumDependsOnItsContentsOnly(t *testing.T) {
 		if !Equal(got, want) || Diff(got, want) != nil {
 			t.Fatalf("grown %v, fresh %v", got, want)
 		}
-		if g, w := mustJSON(got), mustJSON(want); g != w {
+		if g, w := written(t, got), written(t, want); g != w {
 			t.Fatalf("grown %s, fresh %s", g, w)
 		}
+		if k, w := written(t, kept.List()), written(t, want); k != w || kept.Empty() != fresh.Empty() {
+			t.Fatalf("amounts %s, sum %s", k, w)
+		}
 		var stored corev1.ResourceList
-		if err := json.Unmarshal([]byte(mustJSON(want)), &stored); err != nil {
+		if err := json.Unmarshal([]byte(written(t, want)), &stored); err != nil {
 			t.Fatal(err)
 		}
 		if !Equal(stored, want) {
 			t.Fatalf("stored %v, shown %v: a controller would write for ever", stored, want)
 		}
 	})
-}
-
-func mustJSON(l corev1.ResourceList) string {
-	b, err := json.Marshal(l)
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
 }
 
 func BenchmarkReplace(b *testing.B) {

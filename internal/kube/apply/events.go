@@ -48,9 +48,10 @@ type Events struct {
 	free  time.Time                 // when the next may be told; of the one worker
 }
 
-// boundPod is one whose event is still to come.
+// boundPod is one whose event is still to come. Thousands may be: it is no object of ten times the size.
 type boundPod struct {
-	pod  *v1.Pod
+	types.NamespacedName
+	uid  types.UID
 	node string
 	at   time.Time
 }
@@ -59,7 +60,7 @@ type boundPod struct {
 // must not block.
 func NewEvents(workers *Pool, pool string, event func(about client.Object, kind, reason, message string)) *Events {
 	n := &Events{pool: pool, event: event, pace: rate.NewLimiter(chosenRate, chosenBurst)}
-	n.work = NewQueue(workers, eventWork, Job[*boundPod]{About: func(b *boundPod) any { return b.pod }, Pace: n.wait, Try: n.tell})
+	n.work = NewQueue(workers, eventWork, Job[*boundPod]{About: func(b *boundPod) any { return about(b.NamespacedName, b.uid) }, Pace: n.wait, Try: n.tell})
 	return n
 }
 
@@ -74,13 +75,13 @@ func (n *Events) Scheduled(b *engine.Bundle) {
 		if !n.pace.Allow() {
 			return
 		}
-		n.event(meant(in), v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("node %s was chosen for the pod, in node pool %s", in.Node, n.pool))
+		n.event(about(types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, types.UID(in.UID)), v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("node %s was chosen for the pod, in node pool %s", in.Node, n.pool))
 	}
 }
 
 // Bound has a pod told, later, that the scheduler has bound it: the one event that it gets. It does not block and is safe for concurrent use.
 func (n *Events) Bound(in *engine.Intent) {
-	b := &boundPod{pod: meant(in), node: in.Node, at: time.Now()}
+	b := &boundPod{types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, types.UID(in.UID), in.Node, time.Now()}
 	n.last.Store(&b.at)
 	if n.work.Full() {
 		n.say(b)
@@ -109,20 +110,20 @@ func (n *Events) BoundGang(b *engine.Bundle) {
 	if more := pods - len(places); more > 0 {
 		places = append(places, fmt.Sprintf("and %d more", more))
 	}
-	var about client.Object = kai.PodGroup(b.Gang, b.UID)
+	var group client.Object = kai.PodGroup(b.Gang, b.UID)
 	if b.Gang.Face == volcano.Face {
-		about = volcano.PodGroup(b.Gang, b.UID)
+		group = volcano.PodGroup(b.Gang, b.UID)
 	}
-	n.event(about, v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("%d pods were bound, in node pool %s: %s", pods, n.pool, strings.Join(places, ", ")))
+	n.event(group, v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("%d pods were bound, in node pool %s: %s", pods, n.pool, strings.Join(places, ", ")))
 }
 
-// meant is the pod of an intent, as far as events go.
-func meant(in *engine.Intent) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Pod, UID: types.UID(in.UID)}}
+// about is a pod, as far as events go.
+func about(pod types.NamespacedName, uid types.UID) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: uid}}
 }
 
 func (n *Events) say(b *boundPod) {
-	n.event(b.pod, v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("bound to node %s, in node pool %s", b.node, n.pool))
+	n.event(about(b.NamespacedName, b.uid), v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("bound to node %s, in node pool %s", b.node, n.pool))
 }
 
 // wait waits until it is time to tell a pod.

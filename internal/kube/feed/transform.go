@@ -35,8 +35,8 @@ type Reads struct {
 //
 //   - of everything: managedFields; of what tenants write, annotations that nobody reads, what is longer than such a text can be, and
 //     of labels beyond maxLabels bytes those that come last; see workload.Notes and the table in trim;
-//   - of pods: what a container does (command, probes, mounts, security, plain environment variables), addresses, and of
-//     container statuses all but name, readiness, restarts and resources. What stays: metadata, resources, ports,
+//   - of pods: what a container does (command, probes, mounts, security, plain environment variables), what is projected into volumes
+//     besides ConfigMaps, addresses, and of container statuses all but name, readiness, restarts and resources. What stays: metadata, resources, ports,
 //     references to ConfigMaps, volumes, affinity, tolerations, spreading, gates, claims, phase and conditions. Of pods of other schedulers also what they ask of nodes: environment, tolerations, spreading,
 //     node affinity, and volumes that are not claims;
 //   - of nodes: the list of images, and volumes in use;
@@ -132,6 +132,9 @@ func trimPod(obj any, r Reads, others int) (any, error) {
 	for i := range p.Spec.Containers {
 		trimContainer(&p.Spec.Containers[i])
 	}
+	for i := range p.Spec.Volumes {
+		trimVolume(&p.Spec.Volumes[i])
+	}
 	none(&p.Status.PodIPs)
 	none(&p.Status.HostIPs)
 	none(&p.Status.EphemeralContainerStatuses)
@@ -174,6 +177,17 @@ func trimContainer(c *v1.Container) {
 		}
 	}
 	c.Env = kept
+}
+
+// trimVolume takes out of a projected volume, which each pod has for its service account, all but ConfigMaps.
+func trimVolume(v *v1.Volume) {
+	if v.Projected == nil {
+		return
+	}
+	other := func(s v1.VolumeProjection) bool { return s.ConfigMap == nil }
+	if slices.ContainsFunc(v.Projected.Sources, other) {
+		v.Projected.Sources = slices.Clip(slices.DeleteFunc(slices.Clone(v.Projected.Sources), other))
+	}
 }
 
 func refersToConfigMap(e *v1.EnvVar) bool {

@@ -50,7 +50,14 @@ func fullPod() *v1.Pod {
 	p.Spec.InitContainers = []v1.Container{container("init")}
 	p.Spec.InitContainers[0].RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
 	p.Spec.Containers = []v1.Container{container("main")}
-	p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+	p.Spec.Volumes = []v1.Volume{
+		{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+		{Name: "w", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "projected"}}},
+			{DownwardAPI: &v1.DownwardAPIProjection{}},
+		}}}},
+	}
 	p.Spec.PriorityClassName, p.Spec.SecurityContext = "train", &v1.PodSecurityContext{}
 	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: "True"}}
 	p.Status.PodIPs = []v1.PodIP{{IP: "1.1.1.1"}}
@@ -88,6 +95,9 @@ func TestTrimKeepsWhatSchedulingReads(t *testing.T) {
 	c := p.Spec.Containers[0]
 	if len(c.Env) != 1 || c.Env[0].Name != "B" || c.Command != nil || c.LivenessProbe != nil || c.VolumeMounts != nil {
 		t.Errorf("not trimmed: %+v", c)
+	}
+	if sources := p.Spec.Volumes[1].Projected.Sources; len(sources) != 1 || sources[0].ConfigMap.Name != "projected" {
+		t.Errorf("not trimmed: %+v", sources)
 	}
 	if len(p.ManagedFields) != 0 || p.Annotations[lastApplied] != "" || p.Status.ContainerStatuses[0].State.Running != nil {
 		t.Errorf("not trimmed: %+v", p)
