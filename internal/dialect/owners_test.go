@@ -121,5 +121,11 @@ func TestBindingNamesTheGang(t *testing.T) {
 		if err != nil || b.Annotations[kai.PodGroupAnnotation] != c.want {
 			t.Errorf("%s: the Binding names %q, want %q (%v)", name, b.Annotations[kai.PodGroupAnnotation], c.want, err)
 		}
+		// If it was told of in memory what gang it is by itself, that comes instead, whoever makes the Binding.
+		in.OwnGang = "{}"
+		b, err = kai.Bind(in.BindRequest(), ownedPod("p", c.pod), "")
+		if err != nil || b.Annotations[kai.PodGroupAnnotation] != "" || b.Annotations[keys.OwnGangAnnotation] != "{}" {
+			t.Errorf("%s, and it is told of: the Binding says %v (%v)", name, b.Annotations, err)
+		}
 	}
 }

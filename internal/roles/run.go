@@ -48,6 +48,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/filters/podtemplate"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -130,6 +131,7 @@ type process struct {
 	dog       *app.Watchdog
 	has       *served.Watcher // what the API server has
 	aside     *aside.Guard    // of the caches
+	links     *links.Links    // what the podgrouper tells the scheduler; nil where it writes it
 	life      context.Context // until the process is asked to end; for questions that take no context
 	end       context.CancelFunc
 }
@@ -173,6 +175,9 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	p := &process{
 		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
 		dog: app.NewWatchdog(s.HungAfter),
+	}
+	if slices.Contains(names, Scheduler) && slices.Contains(names, PodGrouper) {
+		p.links = links.New()
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	p.group.Await = p.await
@@ -418,6 +423,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	fo := p.feed()
 	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
 	fo.Extended = func() bool { return p.has.Has(served.ExtendedByClaim) }
+	fo.Links = p.links
 	fo.Broken = func(v any, object client.Object, stack []byte) {
 		p.log.WithName(Scheduler).Error(fmt.Errorf("panic: %v", v), "an object could not be read: a defect", "object", fmt.Sprintf("%T %s", object, client.ObjectKeyFromObject(object)), "stack", string(stack))
 		guard.About(object)
@@ -440,12 +446,12 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	events := apply.NewEvents(pool, p.partition().Pool(), event)
 	var known atomic.Pointer[cluster.Snapshot]
 	fates := &apply.Fates{}
-	eo.Latest, eo.Fates = known.Load, fates
+	eo.Latest, eo.Fates, eo.Links = known.Load, fates, p.links
 	bo, err := p.binds()
 	if err != nil {
 		return nil, err
 	}
-	bo.Latest, bo.Fates, bo.Written, bo.Bound = known.Load, fates, metrics.Bound, events.Bound
+	bo.Latest, bo.Fates, bo.Written, bo.Bound, bo.Links = known.Load, fates, metrics.Bound, events.Bound, p.links
 	bo.Complete = func(b *engine.Bundle, asked bool) {
 		if b.Starts && p.grouped(b.Gang) { // a pod that is a gang by itself has got it with its Binding
 			annotations.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
@@ -506,6 +512,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	})
 	return func(ctx context.Context) error {
 		close(turn) // a process leads once
+		p.links.Open(func(labels map[string]string) bool { return f.Watching() && fo.Partition.Includes(labels) })
 		select {
 		case <-handed:
 		case <-ctx.Done():

@@ -93,7 +93,7 @@ func table() []role {
 				}
 				return podgrouper.New(podgrouper.Deps{
 					Cache: p.cache, Client: c, Reader: c, Event: p.events.recorder("podgrouper"),
-					Log: log, Discovery: kinds, Registry: p.registry, Guard: guard,
+					Log: log, Discovery: kinds, Registry: p.registry, Guard: guard, Links: p.links,
 				}, o)
 			},
 		},
@@ -102,7 +102,7 @@ func table() []role {
 			watched: []client.Object{&schedulingv1.PriorityClass{}, &corev1.Node{}, &queuev2.Queue{}, &v2alpha2.PodGroup{}, &corev1.Pod{}},
 			flags:   (*Settings).podGroupFlags,
 			build: func(p *process, log logr.Logger, c client.Client, guard *aside.Guard) (runner, error) {
-				return podgroup.New(podgroup.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard}, p.podgroup())
+				return podgroup.New(podgroup.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Links: p.links}, p.podgroup())
 			},
 		},
 		{

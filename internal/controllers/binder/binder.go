@@ -108,10 +108,16 @@ func New(deps Deps, o Options) (*Controller, error) {
 // earlier one, of whatever process, left. Only one may be at work in a cluster at a time. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	r := newRun(c)
+	r.pod = func(name types.NamespacedName) *corev1.Pod {
+		if pod, err := read(ctx, c.deps.Cache, name, &corev1.Pod{}); err == nil {
+			return pod
+		}
+		return nil // events tell, or the API server once patience is at its end
+	}
 	c.metrics.run.Store(r)
 	defer c.metrics.run.Store(nil)
 	group, working := errgroup.WithContext(ctx)
-	r.watch(working)
+	r.watch()
 	group.Go(func() error { return r.steps.Run(working) })
 	group.Go(func() error { return r.reports.Run(working) })
 	for _, p := range c.preparers {
@@ -140,6 +146,10 @@ type run struct {
 	lastStep atomic.Int64                // when a step was last begun, Unix nanoseconds
 	pace     *rate.Limiter               // of reports
 	late     *rate.Limiter               // of reports that have stood back for long
+
+	// pod looks a pod up in the cache; nil for none. It is called with the book locked, and so only where all that is watched has been seen
+	// and no look waits: in decisions, never where an event is taken in.
+	pod func(name types.NamespacedName) *corev1.Pod
 }
 
 // key is a bundle, to be decided about, or a task of one, which was decided and is to be carried out.
@@ -171,7 +181,7 @@ func newRun(c *Controller) *run {
 }
 
 // watch has the book see all that it is about. Any of the kinds may come to be served later.
-func (r *run) watch(ctx context.Context) {
+func (r *run) watch() {
 	see(r, &corev1.Node{}, func(n *corev1.Node, gone bool) []BundleKey { return r.book.setNode(n.Name, !gone) })
 	// A class says only by its name whose it is, and classes are few.
 	see(r, &storagev1.StorageClass{}, func(*storagev1.StorageClass, bool) []BundleKey { return r.book.touchClaims() })
@@ -190,13 +200,7 @@ func (r *run) watch(ctx context.Context) {
 		if gone {
 			return r.book.dropRequest(nameOf(b), b.UID)
 		}
-		changed, name, unknown := r.book.putRequest(b, time.Now())
-		if unknown {
-			if pod, err := read(ctx, r.deps.Cache, name, &corev1.Pod{}); err == nil && pod != nil {
-				r.book.putPod(pod)
-			}
-		}
-		return changed
+		return r.book.putRequest(b, time.Now())
 	})
 }
 
@@ -240,6 +244,7 @@ func (r *run) decide(k key, now time.Time) (_ *task, due []control.Due[key], aga
 			}
 		}
 	}()
+	r.book.look(k.bundle, r.pod)
 	tasks, again := r.book.decide(k.bundle, now)
 	done = true
 	r.reports.Lock()

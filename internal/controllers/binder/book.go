@@ -43,14 +43,14 @@ func newBook(o Options, ps []Preparer) *book {
 }
 
 // putRequest takes a request that was added or changed. A request whose identity, meaning or bundle changed is a new
-// one. unknown says that its pod has to be looked up and handed to putPod: events about it may be long past.
-func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (changed []BundleKey, pod types.NamespacedName, unknown bool) {
+// one. Its pod has to be looked up before it is decided about (look): events about it may be long past.
+func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (changed []BundleKey) {
 	name := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 	if m := k.members[name]; m != nil {
 		same := m.Request.UID == r.UID && m.Request.Generation == r.Generation && keyOf(m.Request) == keyOf(r)
 		if size, _ := sizeOf(r); same && size == m.Size {
 			m.learn(r, now)
-			return []BundleKey{keyOf(r)}, m.PodName, false
+			return []BundleKey{keyOf(r)}
 		}
 		changed = append(changed, k.remove(m))
 	}
@@ -78,7 +78,26 @@ func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (cha
 	}
 	k.byNode[node][m] = struct{}{}
 	_, m.NodeSeen = k.nodes[node]
-	return append(changed, key), m.PodName, true
+	return append(changed, key)
+}
+
+// look looks up the pods of a bundle's members that nobody has looked for yet. Who was told of by an event is known.
+func (k *book) look(key BundleKey, pod func(types.NamespacedName) *corev1.Pod) {
+	b := k.bundles[key]
+	if b == nil {
+		return
+	}
+	for _, m := range b.Members {
+		if m.sought {
+			continue
+		}
+		m.sought = true
+		if m.Pod == nil && !m.PodConfirmed {
+			if found := pod(m.PodName); found != nil {
+				k.setPod(m, found, false)
+			}
+		}
+	}
 }
 
 // dropRequest takes a request that was deleted.
@@ -126,7 +145,7 @@ func without(list []*Member, m *Member) []*Member {
 	return list
 }
 
-// putPod takes a pod that was added, changed or looked up.
+// putPod takes a pod that was added or changed.
 func (k *book) putPod(pod *corev1.Pod) (changed []BundleKey) {
 	for _, m := range k.byPod[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] {
 		settled := m.settled()

@@ -212,7 +212,7 @@ func TestDefectOfOneBundle(t *testing.T) {
 	var keys []BundleKey
 	for _, name := range []string{"bad", "good"} {
 		pod := w.addPod(name)
-		changed, _, _ := r.book.putRequest(w.request(name, "n1", name, 1), w.now)
+		changed := r.book.putRequest(w.request(name, "n1", name, 1), w.now)
 		r.book.putPod(pod)
 		keys = append(keys, changed...)
 	}

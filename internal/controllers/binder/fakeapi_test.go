@@ -275,11 +275,7 @@ func (p *process) look(keys []BundleKey) {
 }
 
 func (p *process) seeRequest(r *schedulingv1alpha2.BindRequest) {
-	changed, name, unknown := p.book.putRequest(r, p.api.now)
-	if pod := p.cache[name.Name]; unknown && pod != nil {
-		p.book.putPod(pod)
-	}
-	p.look(changed)
+	p.look(p.book.putRequest(r, p.api.now))
 }
 
 // deliver hands over the oldest event of a kind.
@@ -296,6 +292,7 @@ func (p *process) deliver(kind string) bool {
 // decide decides about one bundle.
 func (p *process) decide(key BundleKey) {
 	delete(p.dirty, key)
+	p.book.look(key, func(name types.NamespacedName) *corev1.Pod { return p.cache[name.Name] })
 	tasks, wake := p.book.decide(key, p.api.now)
 	p.tasks = append(p.tasks, tasks...)
 	delete(p.wakes, key)

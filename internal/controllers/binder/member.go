@@ -35,6 +35,9 @@ type Member struct {
 	Pod          *corev1.Pod
 	PodConfirmed bool
 
+	// sought says that the pod was looked for in the cache.
+	sought bool
+
 	// NodeSeen says that the chosen node exists.
 	NodeSeen bool
 

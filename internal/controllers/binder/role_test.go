@@ -190,6 +190,45 @@ func TestRoleCrashes(t *testing.T) {
 	}
 }
 
+// TestWaitsForNoCacheLocked: while the pods cannot be listed, nobody who comes with an event of another kind has the book to himself, or one
+// kind that cannot be listed would stop all; and once they are, what was asked for them before is carried out.
+func TestWaitsForNoCacheLocked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(kubetest.Options{})
+		s.Fault(func(c kubetest.Call) kubetest.Outcome {
+			if c.Kind == "Pod" && (c.Verb == "list" || c.Verb == "watch") {
+				return kubetest.Outcome{Delay: 10 * time.Second}
+			}
+			return kubetest.Outcome{}
+		})
+		gangOf(s, false, nil)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		s.Remove(node) // nobody else has an event yet: who waited for the book would stop the clock of the test
+		var b *Controller
+		s.Process("first").Run(t, func(objects cache.Cache, c client.Client) (_ func(context.Context) error, err error) {
+			b, err = New(Deps{Cache: objects, Client: c, Reader: c}, DefaultOptions())
+			return b.Run, err
+		})
+		r := b.metrics.run.Load()
+		if !r.steps.TryLock() {
+			t.Fatal("the book is locked for as long as the pods are not listed")
+		}
+		requests := len(r.book.members)
+		r.steps.Unlock()
+		if requests != size {
+			t.Errorf("%d requests are known, want %d", requests, size)
+		}
+		s.Put(node)
+		<-time.After(time.Minute)
+		for i := range size {
+			if p, r := found(s, fmt.Sprint("p", i)); p.Spec.NodeName != "n1" {
+				t.Errorf("pod %s is not bound; its request %+v", p.Name, r.Status)
+			}
+		}
+	})
+}
+
 // TestCrashAndLoss: the binder dies in the middle of a gang's binds, and meanwhile a pod that was bound is deleted with its request: the
 // rest is completed as long as any trace of the start is left.
 func TestCrashAndLoss(t *testing.T) {

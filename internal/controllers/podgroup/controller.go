@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/control"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -50,6 +51,8 @@ type Deps struct {
 	Clock clock.WithTicker
 	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
 	Guard *aside.Guard
+	// Links are what the podgrouper of the process tells of pods, which are counted as if they carried it; nil for nothing.
+	Links *links.Links
 }
 
 // Controller is the podgroup role. Its book is the aggregator.
@@ -126,12 +129,25 @@ func New(deps Deps, o Options) (*Controller, error) {
 		}
 		return due(f.groupChanged(pg))
 	})
+	waiting := map[types.NamespacedName]*corev1.Pod{} // of which something may be told; part of the book
 	control.Watch(c.loop, &corev1.Pod{}, func(pod *corev1.Pod, gone bool) []control.Due[key] {
-		if gone {
+		name := client.ObjectKeyFromObject(pod)
+		if delete(waiting, name); gone {
 			return due(f.podGone(pod.UID))
 		}
-		changes, err := f.podChanged(pod)
+		if deps.Links != nil && pod.Spec.NodeName == "" && f.ours[pod.Spec.SchedulerName] {
+			waiting[name] = pod
+		}
+		changes, err := f.podChanged(deps.Links.With(pod))
 		return inPart(changes, err)
+	})
+	deps.Links.Hear(func(name types.NamespacedName) {
+		c.loop.Lock()
+		defer c.loop.Unlock()
+		if pod := waiting[name]; pod != nil {
+			changes, err := f.podChanged(deps.Links.With(pod))
+			c.loop.Add(inPart(changes, err)...)
+		}
 	})
 	control.WatchLater(c.loop, &resourcev1.ResourceClaim{}, func(claim *resourcev1.ResourceClaim, gone bool) []control.Due[key] {
 		var list corev1.ResourceList

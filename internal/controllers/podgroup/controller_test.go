@@ -11,11 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -25,12 +29,19 @@ type fixture struct {
 	t     *testing.T
 	role  *Controller
 	start time.Time
+	told  *links.Links
 }
 
 // startFixture starts the role; the caller is in a synctest bubble. Objects are those that exist.
 func startFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	r := &fixture{Server: kubetest.New(kubetest.Options{}), t: t}
+	return startTold(t, nil, objects...)
+}
+
+// startTold is startFixture where the podgrouper of the process tells something.
+func startTold(t *testing.T, told *links.Links, objects ...client.Object) *fixture {
+	t.Helper()
+	r := &fixture{Server: kubetest.New(kubetest.Options{}), t: t, told: told}
 	r.Put(objects...)
 	r.run(r.Process("podgroup"))
 	r.start = time.Now()
@@ -40,7 +51,7 @@ func startFixture(t *testing.T, objects ...client.Object) *fixture {
 // run runs the role in a process until the test ends, or what it returns is called.
 func (r *fixture) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
-		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())
+		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry(), Links: r.told}, DefaultOptions())
 		if err != nil {
 			return nil, err
 		}
@@ -104,6 +115,45 @@ func TestWritesAreFewAndTimely(t *testing.T) {
 			t.Errorf("left over: %+v", s)
 		}
 	})
+}
+
+// TestToldOwnGangIsTheQueues: what a pod asks for of which it was told alone what gang it is by itself is in the annotation of its queue as if
+// that were written on it, whichever of the two the role hears first.
+func TestToldOwnGangIsTheQueues(t *testing.T) {
+	t.Parallel()
+	for _, toldFirst := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			told := links.New()
+			told.Open(func(map[string]string) bool { return true })
+			q := &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+			r := startTold(t, told, q)
+			p := makePod("a")
+			p.Annotations = map[string]string{}
+			text := kai.WriteOwnGang(p, makeGroup("gang", func(pg *v2alpha2.PodGroup) { pg.Spec.Queue = "q" }), "")
+			rest := func(when, want string) {
+				t.Helper()
+				r.sleep(10 * time.Second)
+				if r.Get(q); q.Annotations[keys.RemnantsAnnotation] != want {
+					t.Errorf("%s: the queue says %s, want %s", when, q.Annotations[keys.RemnantsAnnotation], want)
+				}
+			}
+			if !toldFirst {
+				r.Put(p)
+				rest("nobody has told", "")
+			}
+			told.Tell(p, nil, text, time.Now())
+			if toldFirst {
+				r.Put(p)
+			}
+			rest("it waits", `{"requested":{"cpu":"1","nvidia.com/gpu":"1"}}`)
+			r.Put(makePod("a", on("n1"), func(p *corev1.Pod) {
+				p.Annotations = map[string]string{keys.OwnGangAnnotation: text, keys.ChargedAnnotation: "q/gang"}
+			}))
+			rest("it is bound", `{"allocated":{"cpu":"1","nvidia.com/gpu":"1"},"requested":{"cpu":"1","nvidia.com/gpu":"1"}}`)
+			r.Remove(p)
+			rest("it is gone", "")
+		})
+	}
 }
 
 func TestRequestsAloneAreWrittenWithinThreeSeconds(t *testing.T) {

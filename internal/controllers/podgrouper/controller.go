@@ -30,6 +30,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -58,6 +59,8 @@ type Deps struct {
 	Clock clock.WithTicker
 	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
 	Guard *aside.Guard
+	// Links are where other roles of the process hear what gang a pod is by itself before it is written; nil: it is written at once.
+	Links *links.Links
 }
 
 // Controller is the role. Make one with New; Run it once.
@@ -134,7 +137,7 @@ func newGrouper(
 			reader: deps.Reader, clock: deps.Clock,
 		},
 		definitions: newDefinitions(deps.Reader, deps.Clock, o.Definitions),
-		event:       deps.Event, clock: deps.Clock, counts: counts,
+		event:       deps.Event, clock: deps.Clock, counts: counts, links: deps.Links,
 	}
 }
 

@@ -22,14 +22,18 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 // fakeAPI is an API server in memory, with the role in steps (newWorld) or running (run). It lives in a synctest bubble.
 type fakeAPI struct {
 	*kubetest.Server
-	t    *testing.T
-	role *Controller
+	t     *testing.T
+	role  *Controller
+	links *links.Links // that the role is made with
+
+	options func(*Options) // of run
 
 	mu     sync.Mutex
 	events []string
@@ -78,6 +82,14 @@ func server(t *testing.T, objects ...client.Object) *fakeAPI {
 func newFakeAPI(t *testing.T, change func(*Options), objects ...client.Object) *fakeAPI {
 	t.Helper()
 	w := server(t, objects...)
+	w.runInSteps(change)
+	return w
+}
+
+// runInSteps has the test have the role reconcile one pod at a time.
+func (w *fakeAPI) runInSteps(change func(*Options)) {
+	t := w.t
+	t.Helper()
 	o := DefaultOptions()
 	if change != nil {
 		change(&o)
@@ -94,20 +106,23 @@ func newFakeAPI(t *testing.T, change func(*Options), objects ...client.Object) *
 		err := w.build(shared, c, o)
 		return func(context.Context) error { return nil }, err
 	})
-	return w
 }
 
 // run runs the role in a process until the test ends, or what it returns is called.
 func (w *fakeAPI) run(p *kubetest.Process) (stop func()) {
 	return p.Run(w.t, func(shared cache.Cache, c client.Client) (func(context.Context) error, error) {
-		err := w.build(shared, c, DefaultOptions())
+		o := DefaultOptions()
+		if w.options != nil {
+			w.options(&o)
+		}
+		err := w.build(shared, c, o)
 		return w.role.Run, err
 	})
 }
 
 func (w *fakeAPI) build(shared cache.Cache, c client.Client, o Options) (err error) {
 	w.role, err = New(Deps{
-		Cache: shared, Client: c, Reader: c,
+		Cache: shared, Client: c, Reader: c, Links: w.links,
 		Event: func(obj client.Object, eventType, reason, message string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -166,6 +181,15 @@ func (w *fakeAPI) pod(name string) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
 	if !w.Get(out) {
 		w.t.Fatalf("no %T %s", out, name)
+	}
+	return out
+}
+
+// pods returns the pod, nil if there is none.
+func (w *fakeAPI) pods(name string) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+	if !w.Get(out) {
+		return nil
 	}
 	return out
 }

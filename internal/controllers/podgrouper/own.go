@@ -18,6 +18,10 @@ import (
 // has placed nobody by then.
 const ownPatience = time.Minute
 
+// toldPatience is how long what gang a pod is by itself is told to the roles of the process alone: most pods have a node by then, and it comes
+// with that. Who waits longer has it written, for those who do not hear (ADR 18).
+const toldPatience = 15 * time.Second
+
 // own says whether a pod is to be its gang by itself, without a PodGroup (ADR 18), and brings what was decided when it became that into the
 // grouping. It is so for as long as the pod is the only one that there is, or was, of a gang that could do with one; there is no such
 // PodGroup; and nobody has anything to say of it: reasons why a gang waits are in its PodGroup.
@@ -77,6 +81,23 @@ func (g *grouper) untilVain(pod *corev1.Pod) time.Duration {
 		left = -1
 	}
 	return left
+}
+
+// tell has the scheduler of this process know what gang a pod is, and returns for how long that is enough; 0: it has to be written. pod is
+// as the cache had it.
+func (g *grouper) tell(ctx context.Context, pod *corev1.Pod, own *v2alpha2.PodGroup) time.Duration {
+	now := g.clock.Now()
+	since, ok := g.links.Tell(pod, own.Labels, kai.WriteOwnGang(pod, own, g.options.NodePoolLabel), now)
+	if !ok {
+		return 0
+	}
+	is, key := &corev1.Pod{}, client.ObjectKeyFromObject(pod)
+	if err := g.cached.Get(ctx, key, is, client.UnsafeDisableDeepCopy); err == nil && is.UID == pod.UID {
+		g.links.Saw(is)
+	} else {
+		g.links.Gone(key, pod.UID) // and no event comes of it
+	}
+	return since.Add(toldPatience).Sub(now)
 }
 
 // ownPatch is the merge patch that makes the pod the gang by itself; nil when it is that already.

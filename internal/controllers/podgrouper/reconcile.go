@@ -25,6 +25,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -51,6 +52,7 @@ type grouper struct {
 	event       func(obj client.Object, eventType, reason, message string)
 	clock       clock.Clock
 	counts      *counts
+	links       *links.Links
 }
 
 // reconcile sees to it that a pod's group exists and that the pod names it.
@@ -115,8 +117,10 @@ func (g *grouper) warn(pod *corev1.Pod, message string) {
 	g.event(pod, corev1.EventTypeWarning, warningReason, message)
 }
 
-// group does the work for a pod, and says after what time to look again, if at all.
-func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Duration, err error) {
+// group does the work for a pod, and says after what time to look again, if at all. A pod of which something is told counts as if it carried
+// that.
+func (g *grouper) group(ctx context.Context, seen *corev1.Pod) (again time.Duration, err error) {
+	pod := g.links.With(seen)
 	if !g.ours(pod) {
 		return 0, nil
 	}
@@ -135,8 +139,14 @@ func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Durati
 	}
 	var patch []byte
 	if in.own != nil {
-		patch = g.ownPatch(pod, in.own)
 		again = g.untilVain(pod)
+		if left := g.tell(ctx, seen, in.own); left > 0 {
+			if again > 0 {
+				left = min(again, left)
+			}
+			return left, nil
+		}
+		patch = g.ownPatch(seen, in.own)
 	} else {
 		subgroup, err := in.members.SubGroup(pod)
 		if err != nil {

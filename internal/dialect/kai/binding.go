@@ -116,6 +116,8 @@ type Intent struct {
 	Size   int
 	// Decided is when; the zero time where nobody says.
 	Decided time.Time
+	// OwnGang is the annotation that says what gang the pod is by itself, if that is to come with its Binding (keys.OwnGangAnnotation).
+	OwnGang string
 	// Partition is the shard that decided.
 	Partition Partition
 }
@@ -146,11 +148,17 @@ func (in *Intent) BindRequest() *v1alpha2.BindRequest {
 	spec.PredictedNUMAZones = placements(in.Zones)
 	in.allocate(&spec)
 	annotations := WriteCharged(in.Charged)
-	if !in.Decided.IsZero() {
+	note := func(key, text string) {
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[keys.DecidedAnnotation] = Decided(in.Decided)
+		annotations[key] = text
+	}
+	if !in.Decided.IsZero() {
+		note(keys.DecidedAnnotation, Decided(in.Decided))
+	}
+	if in.OwnGang != "" {
+		note(keys.OwnGangAnnotation, in.OwnGang)
 	}
 	return &v1alpha2.BindRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha2.GroupVersion.String(), Kind: "BindRequest"},

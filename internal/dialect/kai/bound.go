@@ -35,8 +35,12 @@ func Bind(br *v1alpha2.BindRequest, pod *v1.Pod, bundle string) (*v1.Binding, er
 	if bundle != "" {
 		b.Annotations[BundleLabel] = bundle
 	}
-	if c := ReadCharged(said.Namespace, br.Annotations); pod != nil && GangOfOwner(pod) == c.Gang.Name && c.Gang.Name != "" {
-		b.Annotations[PodGroupAnnotation] = c.Gang.Name // nobody has told the pod yet
+	c := ReadCharged(said.Namespace, br.Annotations)
+	switch own := br.Annotations[keys.OwnGangAnnotation]; { // nobody has told the pod yet
+	case own != "":
+		b.Annotations[keys.OwnGangAnnotation] = own
+	case pod != nil && GangOfOwner(pod) == c.Gang.Name && c.Gang.Name != "":
+		b.Annotations[PodGroupAnnotation] = c.Gang.Name
 	}
 	if len(br.Spec.PredictedNUMAZones) > 0 {
 		zones, err := json.Marshal(br.Spec.PredictedNUMAZones)

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -34,6 +35,12 @@ func lonely() engine.Plan {
 // binding runs Binds, which bind lone pods, over one plan in a process.
 func binding(t *testing.T, p *kubetest.Process, plan engine.Plan, bound func(*engine.Intent)) (b *Binds, stop func()) {
 	t.Helper()
+	return bindingTold(t, p, plan, nil, bound)
+}
+
+// bindingTold is binding where the podgrouper of the process has told something.
+func bindingTold(t *testing.T, p *kubetest.Process, plan engine.Plan, told *links.Links, bound func(*engine.Intent)) (b *Binds, stop func()) {
+	t.Helper()
 	stop = p.Run(t, func(objects cache.Cache, c client.Client) (func(context.Context) error, error) {
 		for _, o := range []client.Object{&v1.Pod{}, &v1alpha2.BindRequest{}} {
 			if _, err := objects.GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
@@ -42,7 +49,7 @@ func binding(t *testing.T, p *kubetest.Process, plan engine.Plan, bound func(*en
 		}
 		pool := NewPool(nil)
 		var alone atomic.Int64
-		b = NewBinds(pool, c, objects, BindOptions{Workers: 4, Alone: true, Bound: func(in *engine.Intent) {
+		b = NewBinds(pool, c, objects, BindOptions{Workers: 4, Alone: true, Links: told, Bound: func(in *engine.Intent) {
 			alone.Add(1)
 			if bound != nil {
 				bound(in)
@@ -87,6 +94,47 @@ func TestAloneCrashes(t *testing.T) {
 			}
 		},
 	}.Crashes(t)
+}
+
+// TestAloneTold: a pod of which it was told what gang it is by itself says so with its Binding, whoever binds it, and whenever the scheduler
+// dies: nobody ever sees it on a node without that.
+func TestAloneTold(t *testing.T) {
+	t.Parallel()
+	group := kai.PodGroup(kai.GangKey("a", "g"), "u-p")
+	group.Spec.Queue = "q"
+	text := kai.WriteOwnGang(aPod("p"), group, "")
+	for _, prepared := range []bool{false, true} {
+		kubetest.Story{
+			Set: func(s *kubetest.Server) {
+				p := aPod("p")
+				if prepared {
+					p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}}
+				}
+				s.Put(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, p)
+			},
+			Run: func(t *testing.T, p *kubetest.Process) func() {
+				told := links.New()
+				told.Open(func(map[string]string) bool { return true })
+				told.Tell(aPod("p"), nil, text, time.Now())
+				_, stop := bindingTold(t, p, lonely(), told, nil)
+				return stop
+			},
+			Settle: 10 * time.Second,
+			Check: func(t *testing.T, s *kubetest.Server) {
+				p, br := aPod("p"), &v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
+				said := map[string]string{}
+				if s.Get(p); prepared {
+					s.Get(br)
+					said = br.Annotations
+				} else if p.Spec.NodeName == "n1" {
+					said = p.Annotations
+				}
+				if said[keys.OwnGangAnnotation] != text {
+					t.Errorf("it says %q, want %q", said[keys.OwnGangAnnotation], text)
+				}
+			},
+		}.Crashes(t)
+	}
 }
 
 // TestAloneFaults: what becomes of a lone pod when its Binding does not go well.

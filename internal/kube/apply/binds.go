@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 )
 
 // BindOptions tune the writing of BindRequests.
@@ -44,6 +45,8 @@ type BindOptions struct {
 	Fates *Fates
 	// Latest is asked whether there is still room, at the moment of each write; nil: nobody is.
 	Latest Latest
+	// Links are what the podgrouper of the process tells of pods, which their Bindings bring them; nil for nothing.
+	Links *links.Links
 }
 
 // Failure is a bundle that could not be written. None of its BindRequests exists any more, or the binder will withdraw
@@ -325,8 +328,8 @@ func (b *Binds) prepare(ctx context.Context, run *bundleRun, in *engine.Intent, 
 func (b *Binds) want(run *bundleRun, in *engine.Intent, p *v1.Pod) kai.Intent {
 	return kai.Intent{
 		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU, Groups: in.Groups, Zones: in.Zones, Claims: in.Claims, Containers: kai.Containers(p, in.Claims),
-		Charged: in.Charged,
-		Bundle:  run.bundle.ID, Size: run.size, Decided: run.submitted, Partition: b.o.Partition,
+		Charged: in.Charged, OwnGang: b.o.Links.Text(p),
+		Bundle: run.bundle.ID, Size: run.size, Decided: run.submitted, Partition: b.o.Partition,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -54,6 +55,8 @@ type EvictionOptions struct {
 	Fates *Fates
 	// Latest is asked whether what is freed will still be room enough, at each look before a write; nil: nobody is.
 	Latest Latest
+	// Links are what the podgrouper of the process tells of pods; nil for nothing.
+	Links *links.Links
 }
 
 // Outcome is what became of a bundle that evicts.
@@ -362,7 +365,7 @@ func (e *Evictions) itself(ctx context.Context, b *engine.Bundle) bool {
 		if err != nil {
 			return false
 		}
-		own := kai.OwnGang(p)
+		own := kai.OwnGang(e.o.Links.With(p))
 		return own != nil && own.Name == b.Gang.Name && string(own.UID) == b.UID
 	}
 	return false

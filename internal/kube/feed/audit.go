@@ -43,8 +43,8 @@ func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluste
 			return err
 		}
 	}
-	boxes, _ := in.take()
-	newTranslator(o).work(&boxes, store)
+	boxes, again, _ := in.take()
+	newTranslator(o).work(&boxes, again, store)
 	return nil
 }
 

@@ -44,7 +44,7 @@ func BenchmarkFirstDrain(b *testing.B) {
 			in.put(dialect.Pods, key, p, true)
 			in.put(dialect.BindRequests, key, bind(p, p.Spec.NodeName, 2), true)
 		}
-		boxes, _ := in.take()
+		boxes, _, _ := in.take()
 		return boxes
 	}
 	b.ReportAllocs()
@@ -53,6 +53,6 @@ func BenchmarkFirstDrain(b *testing.B) {
 		boxes := fill()
 		d, store := newTranslator(Options{}), cluster.NewStore(cluster.Options{})
 		b.StartTimer()
-		d.work(&boxes, store)
+		d.work(&boxes, nil, store)
 	}
 }

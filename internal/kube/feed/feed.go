@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 )
 
@@ -48,6 +49,8 @@ type Options struct {
 	// Drained hears of each Drain that had something to take in: of how many objects, and how long the oldest had waited. It is
 	// called by Drain's goroutine and must not block. Nil hears nothing.
 	Drained func(objects int, waited time.Duration)
+	// Links are what the podgrouper of the process tells of pods, which are read as if they carried it; nil for nothing.
+	Links *links.Links
 	// Broken hears of an object, of which it gets kind and name, the reading of which ended in a panic. It is called by Drain's goroutine.
 	// Nil hears nothing.
 	Broken func(v any, object client.Object, stack []byte)
@@ -64,6 +67,8 @@ type Feed struct {
 	kinds      []dialect.Kind
 	inbox      *inbox
 	translator *translator
+	links      *links.Links
+	watching   atomic.Bool
 	synced     atomic.Bool
 
 	drained func(objects int, waited time.Duration)
@@ -74,7 +79,8 @@ type Feed struct {
 
 // New returns a feed that has not started; Run starts it.
 func New(source Source, o Options) *Feed {
-	f := &Feed{source: source, inbox: newInbox(), translator: newTranslator(o), drained: o.Drained}
+	f := &Feed{source: source, inbox: newInbox(), translator: newTranslator(o), links: o.Links, drained: o.Drained}
+	f.links.Hear(f.inbox.putAgain)
 	for k := range dialect.Kinds {
 		if o.wanted(k) {
 			f.kinds = append(f.kinds, k)
@@ -91,12 +97,12 @@ func (f *Feed) Run(ctx context.Context) error {
 	defer stop()
 	waits := make([]<-chan struct{}, 0, len(f.kinds))
 	for _, k := range f.kinds {
-		synced, err := f.source.Watch(ctx, k.Watched(), intake{k, f.inbox})
+		synced, err := f.source.Watch(ctx, k.Watched(), intake{k, f.inbox, f.links})
 		switch {
 		case k.Row().Optional && meta.IsNoMatchError(err):
 			absent.Go(func() {
 				served.Await(ctx, func() error {
-					_, err := f.source.Watch(ctx, k.Watched(), intake{k, f.inbox})
+					_, err := f.source.Watch(ctx, k.Watched(), intake{k, f.inbox, f.links})
 					return err
 				})
 			})
@@ -106,6 +112,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			waits = append(waits, synced)
 		}
 	}
+	f.watching.Store(true)
 	for _, synced := range waits {
 		select {
 		case <-synced:
@@ -122,6 +129,9 @@ func (f *Feed) Run(ctx context.Context) error {
 // Synced says whether everything there was at the start has come in. From then on a Drain makes the Store complete.
 func (f *Feed) Synced() bool { return f.synced.Load() }
 
+// Watching says whether every event from now on comes in: what is told of a pod (Options.Links) is then ended by what becomes of it.
+func (f *Feed) Watching() bool { return f.watching.Load() }
+
 // Changed delivers a token when there is something to drain, and once when the feed becomes synced. Any number of changes
 // may stand behind one token.
 func (f *Feed) Changed() <-chan struct{} { return f.inbox.changed }
@@ -132,7 +142,7 @@ func (f *Feed) Waiting() int { return f.inbox.len() }
 // Drain applies everything that has come in to the store and returns how many of its events changed it. It must be
 // called by the goroutine that owns the store, and always with the same store. It costs what has come in.
 func (f *Feed) Drain(store *cluster.Store) int {
-	boxes, since := f.inbox.take()
+	boxes, again, since := f.inbox.take()
 	if f.drained != nil && !since.IsZero() {
 		objects := 0
 		for k := range boxes {
@@ -140,7 +150,7 @@ func (f *Feed) Drain(store *cluster.Store) int {
 		}
 		f.drained(objects, time.Since(since))
 	}
-	n := f.translator.work(&boxes, store)
+	n := f.translator.work(&boxes, again, store)
 	f.answer(store)
 	return n
 }

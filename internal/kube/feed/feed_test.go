@@ -301,7 +301,7 @@ func TestInboxTellsOnce(t *testing.T) {
 	in.put(dialect.Nodes, key, n, true)
 	in.remove(dialect.Nodes, key)
 	in.put(dialect.Nodes, key, n, true)
-	boxes, _ := in.take()
+	boxes, _, _ := in.take()
 	told := 0
 	boxes[dialect.Nodes].each(func(types.NamespacedName, client.Object) { told++ })
 	if told != 1 {

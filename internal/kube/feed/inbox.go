@@ -29,8 +29,9 @@ type box struct {
 type inbox struct {
 	mu      sync.Mutex
 	boxes   [dialect.Kinds]box
-	since   time.Time     // when the first of what waits came in; zero for nothing waits
-	changed chan struct{} // capacity 1: a token says that there is something to drain
+	again   map[types.NamespacedName]struct{} // pods of which something was told (package links)
+	since   time.Time                         // when the first of what waits came in; zero for nothing waits
+	changed chan struct{}                     // capacity 1: a token says that there is something to drain
 }
 
 func newInbox() *inbox { return &inbox{changed: make(chan struct{}, 1)} }
@@ -69,6 +70,17 @@ func (in *inbox) remove(k dialect.Kind, key types.NamespacedName) {
 	in.nudge()
 }
 
+// putAgain leaves word that a pod is to be looked at again as it is.
+func (in *inbox) putAgain(pod types.NamespacedName) {
+	in.mu.Lock()
+	if in.again == nil {
+		in.again = map[types.NamespacedName]struct{}{}
+	}
+	in.again[pod] = struct{}{}
+	in.mu.Unlock()
+	in.nudge()
+}
+
 // append adds key at the end of the order, after clearing out the keys of objects that came and went.
 func (b *box) append(key types.NamespacedName) {
 	if b.entries == nil {
@@ -94,13 +106,13 @@ func (in *inbox) came() {
 	}
 }
 
-// take empties the inbox and returns what was in it, and since when the first of it had waited.
-func (in *inbox) take() ([dialect.Kinds]box, time.Time) {
+// take empties the inbox and returns what was in it, the pods that are to be looked at again, and since when the first object had waited.
+func (in *inbox) take() ([dialect.Kinds]box, map[types.NamespacedName]struct{}, time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	out, since := in.boxes, in.since
-	in.boxes, in.since = [dialect.Kinds]box{}, time.Time{}
-	return out, since
+	out, again, since := in.boxes, in.again, in.since
+	in.boxes, in.again, in.since = [dialect.Kinds]box{}, nil, time.Time{}
+	return out, again, since
 }
 
 // len is the number of entries waiting.

@@ -94,9 +94,9 @@ type finding struct {
 
 // inspect answers an inquiry. Differences are healed: the store is told again.
 func (d *translator) inspect(q *inquiry, store *cluster.Store) (f finding) {
-	heal := func(k dialect.Kind, key types.NamespacedName, object client.Object) (changed bool) {
+	heal := func(k dialect.Kind, key types.NamespacedName, object, read client.Object) (changed bool) {
 		d.note(k, key, object)
-		d.Take(k, key, object, func(e cluster.Event) { changed = store.Apply(e) || changed })
+		d.Take(k, key, read, func(e cluster.Event) { changed = store.Apply(e) || changed })
 		return changed
 	}
 	told := d.doubted
@@ -111,7 +111,7 @@ func (d *translator) inspect(q *inquiry, store *cluster.Store) (f finding) {
 			continue // it was on its way
 		}
 		diff := s.difference()
-		heal(s.kind, s.key, s.object)
+		heal(s.kind, s.key, s.object, d.read(s.kind, s.key, s.object))
 		f.differences = append(f.differences, diff)
 	}
 	if q.confirm != nil {
@@ -128,7 +128,7 @@ func (d *translator) inspect(q *inquiry, store *cluster.Store) (f finding) {
 		}
 		switch {
 		case known && have.uid == is.uid && (have.at == is.at || !q.kind.Row().Metadata.Empty()):
-			if q.kind.Row().Carried == "" && heal(q.kind, key, last) { // of what is carried the store holds the object itself
+			if q.kind.Row().Carried == "" && heal(q.kind, key, last, d.again(key, last)) { // of what is carried the store holds the object itself
 				f.differences = append(f.differences, Difference{Kind: q.kind.String(), Namespace: key.Namespace, Name: key.Name, What: Meaning, Has: have.at, Should: is.at})
 			}
 		case known && later(have.at, is.at): // it changed since

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/dialect"
+	"github.com/muster-scheduler/muster/internal/kube/links"
 )
 
 // Source hands over the objects of one kind, those there are and how they change. The kind is that of example; objects
@@ -52,15 +54,31 @@ func (s cacheSource) Reached(ctx context.Context, example client.Object) string 
 	return ""
 }
 
-// intake is the handler of one kind: it leaves what it is told in the inbox.
+// intake is the handler of one kind: it leaves what it is told in the inbox, and then ends what was told of a pod that needs it no more. In
+// the inbox nothing may be left of an object that came and went.
 type intake struct {
 	kind  dialect.Kind
 	inbox *inbox
+	links *links.Links
+}
+
+func (h intake) put(o client.Object, added bool) {
+	h.inbox.put(h.kind, client.ObjectKeyFromObject(o), o, added)
+	if p, ok := o.(*v1.Pod); ok {
+		h.links.Saw(p)
+	}
+}
+
+func (h intake) remove(key types.NamespacedName, uid types.UID) {
+	h.inbox.remove(h.kind, key)
+	if h.kind == dialect.Pods {
+		h.links.Gone(key, uid)
+	}
 }
 
 func (h intake) OnAdd(obj any, _ bool) {
 	if o, ok := obj.(client.Object); ok {
-		h.inbox.put(h.kind, client.ObjectKeyFromObject(o), o, true)
+		h.put(o, true)
 	}
 }
 
@@ -76,16 +94,23 @@ func (h intake) OnUpdate(before, after any) {
 	if !h.kind.Row().Metadata.Empty() && old.GetUID() == o.GetUID() {
 		return
 	}
-	h.inbox.put(h.kind, client.ObjectKeyFromObject(o), o, false)
+	h.put(o, false)
+	if h.kind == dialect.Pods && old.GetUID() != o.GetUID() { // it was replaced while nobody watched
+		h.links.Gone(client.ObjectKeyFromObject(o), old.GetUID())
+	}
 }
 
 func (h intake) OnDelete(obj any) {
 	switch o := obj.(type) {
 	case client.Object:
-		h.inbox.remove(h.kind, client.ObjectKeyFromObject(o))
+		h.remove(client.ObjectKeyFromObject(o), o.GetUID())
 	case toolscache.DeletedFinalStateUnknown:
 		if namespace, name, err := toolscache.SplitMetaNamespaceKey(o.Key); err == nil {
-			h.inbox.remove(h.kind, types.NamespacedName{Namespace: namespace, Name: name})
+			var uid types.UID
+			if last, ok := o.Obj.(client.Object); ok {
+				uid = last.GetUID()
+			}
+			h.remove(types.NamespacedName{Namespace: namespace, Name: name}, uid)
 		}
 	}
 }

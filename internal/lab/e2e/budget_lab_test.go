@@ -191,6 +191,12 @@ func TestWriteBudget(t *testing.T) {
 			}
 			w.must(t, 2*time.Minute, w.allRunning(c.name, pods))
 			w.sinceThen(t, then, 6*time.Second)
+			slow := 0 // pods of which more may have been written because they waited, on a machine that is busy (ADR 18)
+			for _, p := range w.pods(c.name) {
+				if waitedFor(&p) > 10*time.Second {
+					slow++
+				}
+			}
 			to := w.revision(t)
 			placed := audit.since(t, from)
 			all := sum(placed, func(string) bool { return true })
@@ -218,8 +224,9 @@ func TestWriteBudget(t *testing.T) {
 			}
 			until, in := float64(sum(placed, ours))/float64(pods), float64(sum(placed, ours)+sum(gone, ours))/float64(pods)
 			t.Logf("%d pods, %d writes of all until they run, of which etcd has %d:\n%sours: %.2f a pod until it runs, %.2f in all; to be reached: %.1f", pods, all, to-from, b.String(), until, in, c.reach)
-			if in > c.most {
-				t.Errorf("a pod costs %.2f writes, more than %.1f", in, c.most)
+			const grouped = 6.0 // what one costs besides that gets its annotation, and then its PodGroup
+			if in > c.most+grouped*float64(slow)/float64(pods) {
+				t.Errorf("a pod costs %.2f writes, more than %.1f; %d of %d waited for long", in, c.most, slow, pods)
 			}
 		})
 	}
@@ -227,7 +234,7 @@ func TestWriteBudget(t *testing.T) {
 
 // What a pod costs now, in revisions of etcd, with room for the events and statuses that come or not by chance. It only ever falls.
 const (
-	budgetAlone   = 3.4
+	budgetAlone   = 2.5
 	budgetGang    = 2.0
 	budgetGrouped = 7.6
 )

@@ -18,7 +18,6 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
-	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -154,7 +153,7 @@ func TestDisruptionFaults(t *testing.T) {
 		d.must(t, 10*time.Second, func() string {
 			for _, p := range d.pods(ns) { // one that is its gang by itself says it itself
 				for _, c := range p.Status.Conditions {
-					if p.Labels[keys.QueueLabel] == "starved" && kai.OwnGang(&p) != nil && c.Type == keys.RoomHeldCondition && c.Status == corev1.ConditionTrue {
+					if p.Labels[keys.QueueLabel] == "starved" && p.Annotations[keys.PodGroupAnnotation] == "" && c.Type == keys.RoomHeldCondition && c.Status == corev1.ConditionTrue {
 						if c.Reason == keys.ReasonWaitingForRelease && strings.Contains(c.Message, "room on node n-") {
 							return ""
 						}

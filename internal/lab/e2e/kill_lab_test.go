@@ -93,7 +93,7 @@ func columns() []column {
 		{"scheduler", []string{"binder", "podgrouper", "podgroup", "queue"}, []string{"BindRequest", "record", "bind-gang", "erase", "bind-alone"}},
 		{"binder", []string{"scheduler", "podgrouper", "podgroup", "queue"}, []string{"prepare", "bind", "status"}},
 		{"podgrouper", []string{"scheduler", "binder", "podgroup", "queue"}, []string{"own-gang"}},
-		{"all", nil, []string{"BindRequest", "prepare", "bind", "status", "record", "bind-gang", "erase", "bind-alone", "own-gang"}},
+		{"all", nil, []string{"BindRequest", "prepare", "bind", "status", "record", "bind-gang", "erase", "bind-alone"}}, // where what gang a lone pod is is told in memory, and comes with its Binding
 	}
 }
 
@@ -198,10 +198,10 @@ func (m *matrix) cell(t *testing.T, at point) string {
 	}
 	select {
 	case <-fired:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		_, what := w.await(0, w.allRunning(ns, gangSize))
 		w.erase(t, ns)
-		return fail("the write did not come within 30 s; %s", what)
+		return fail("the write did not come within two minutes; %s", what)
 	}
 	left := w.boundNow(t, ns)
 	m.victim.start()
@@ -225,18 +225,18 @@ func (m *matrix) cell(t *testing.T, at point) string {
 
 // aftermath watches the gang after the restart and returns how long things took, or what went wrong.
 func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
-	whole, what := m.w.await(10*time.Second, func() string {
+	whole, what := m.w.await(time.Minute, func() string {
 		if n := m.w.bound(ns); !kind.alone && n != 0 && n != gangSize {
-			return fmt.Sprintf("10 s after the restart %d of %d pods are bound", n, gangSize)
+			return fmt.Sprintf("a minute after the restart %d of %d pods are bound", n, gangSize)
 		}
 		return ""
 	})
 	if what != "" {
 		return "", what
 	}
-	done, what := m.w.await(60*time.Second, m.w.allRunning(ns, gangSize))
+	done, what := m.w.await(3*time.Minute, m.w.allRunning(ns, gangSize))
 	if what != "" {
-		return "", "60 s later: " + what
+		return "", "three minutes later: " + what
 	}
 	if !kind.alone {
 		if what := m.w.early(ns, gangSize, kind.volumes); what != "" {
@@ -247,20 +247,41 @@ func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
 		return "", fmt.Sprintf("%d pods that need no preparing had a BindRequest", n)
 	}
 	if kind.alone {
-		// Whoever comes before the scheduler has seen the last cell's pods go has no room for a moment, and gets one: only he.
+		// Told by the podgrouper's write, or by its Binding: nobody runs of whom it is not known what gang he is.
+		if _, what := m.w.await(time.Minute, func() string {
+			for _, p := range m.w.pods(ns) {
+				if kai.OwnGang(&p) == nil && p.Annotations[keys.PodGroupAnnotation] == "" {
+					return fmt.Sprintf("pod %s runs, and does not say what gang it is", p.Name)
+				}
+			}
+			return ""
+		}); what != "" {
+			return "", what
+		}
+		// Whoever comes before the scheduler has seen the last cell's pods go has no room for a moment, and gets one: only he, and who waits long.
 		for _, g := range list(m.w, &v2alpha2.PodGroupList{}, client.InNamespace(ns)).Items {
 			if !slices.ContainsFunc(m.w.pods(ns), func(p corev1.Pod) bool {
 				gang, _ := kai.Membership(&p)
-				return gang.Name == g.Name && m.w.waited(ns, p.UID)
+				return gang.Name == g.Name && (m.w.waited(ns, p.UID) || waitedFor(&p) > 50*time.Second)
 			}) {
 				return "", fmt.Sprintf("PodGroup %s is of a pod that is alone in its gang and had room", g.Name)
 			}
 		}
 	}
-	if _, what := m.w.await(10*time.Second, func() string { return m.residue(ns) }); what != "" {
+	if _, what := m.w.await(time.Minute, func() string { return m.residue(ns) }); what != "" {
 		return "", what
 	}
 	return fmt.Sprintf("%.1f s, %.1f s", whole.Seconds(), (whole + done).Seconds()), ""
+}
+
+// waitedFor is how long a pod waited for its node, in whole seconds, as the API server tells.
+func waitedFor(p *corev1.Pod) time.Duration {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Sub(p.CreationTimestamp.Time)
+		}
+	}
+	return time.Since(p.CreationTimestamp.Time)
 }
 
 // residue says what is held where it should not be, or not reported, when all run; "" for nothing.

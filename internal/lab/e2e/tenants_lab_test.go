@@ -52,7 +52,8 @@ const (
 
 // TestTenantFuzz lets tenants with the rights that tenants have write whatever Muster reads, beside honest ones, and holds the
 // cluster against the promises. With TENANT_FUZZ, a duration, its modes run so long together, and it judges how long honest
-// pods wait; with TENANT_SEED it makes other writes; TENANT_MODE chooses one mode; TENANT_LOG is a folder for every write made.
+// pods wait; with TENANT_SEED it makes other writes; TENANT_MODE chooses one mode; with TENANT_ALL all roles but
+// admission are one process; TENANT_LOG is a folder for every write made.
 func TestTenantFuzz(t *testing.T) {
 	long, seed := false, uint64(1)
 	length := fuzzFor
@@ -266,9 +267,13 @@ func (f *fuzzing) deploy(t *testing.T, args []string) {
 	if slices.Contains(args, "--authorize-queues") { // as an installation tells both
 		more[install.PodGrouper] = []string{"--authorize-queues"}
 	}
-	for _, role := range []string{install.Admission, install.Scheduler, install.Binder, install.PodGrouper, install.PodGroup, install.Queue} {
-		kubeconfig := f.admission(t)
-		if role != install.Admission {
+	roles, administrator := []string{install.Admission, install.Scheduler, install.Binder, install.PodGrouper, install.PodGroup, install.Queue}, f.admission(t)
+	if os.Getenv("TENANT_ALL") != "" {
+		roles, more["all"] = []string{install.Admission, "all"}, slices.Concat(more[install.Binder], more[install.Scheduler], more[install.PodGrouper])
+	}
+	for _, role := range roles {
+		kubeconfig := administrator
+		if role != install.Admission && role != "all" {
 			kubeconfig = f.roleAccount(t, role)
 		}
 		p := newProcess(t, role, kubeconfig, more[role]...)

@@ -110,6 +110,7 @@ type holder struct {
 	namespace, name   string
 	node, queue, gang string
 	member            string // the gang that it says it is in now
+	asks              string // the queue that its label names
 	former            string // the one that it said before, until changed
 	changed           time.Time
 	ours, fixed, made bool // made: it came with a node
@@ -364,7 +365,8 @@ func aloneIn(p *corev1.Pod) *aloneText {
 	return &t
 }
 
-// alone takes in the gang that a pod is by itself, as if it were a PodGroup; where there is one of that name, that counts.
+// alone takes in the gang that a pod is by itself, as if it were a PodGroup; where there is one of that name, that counts. The write that gives the pod
+// its node may be the first that says so: whom it was charged to by then is what it says there.
 func (a *Auditor) alone(h *holder, p *corev1.Pod, deleted bool, now time.Time) {
 	text := p.Annotations[keys.OwnGangAnnotation]
 	if text == h.alone && !deleted {
@@ -421,7 +423,7 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 	if is := memberOf(p); is != h.member {
 		h.former, h.changed, h.member = h.member, now, is
 	}
-	h.marks, h.set = marksOf(p), p.Labels[keys.SubGroupLabel]
+	h.marks, h.set, h.asks = marksOf(p), p.Labels[keys.SubGroupLabel], p.Labels[keys.QueueLabel]
 	if parts := strings.SplitN(h.charge, "/", 3); h.charge != "" {
 		h.set = ""
 		if len(parts) == 3 {

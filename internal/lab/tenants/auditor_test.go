@@ -333,6 +333,25 @@ func TestAuditor(t *testing.T) {
 			t.Error(what)
 		}
 	})
+	t.Run("a gang by itself that says so with its node", func(t *testing.T) {
+		for gpus, wants := range map[string][]string{"1": nil, "5": {"S4: bound beyond a limit: queue"}} {
+			s := newStage()
+			said := s.byItself("eve", "a", "mean", gpus)
+			s = newStage()
+			silent := said.DeepCopy()
+			silent.Annotations, silent.Labels[keys.QueueLabel] = nil, "mean"
+			s.Seen(silent, false, s.now)
+			if why, _ := s.Owed("mean", 1); !strings.HasPrefix(why, "tenants") {
+				t.Errorf("owed, and a tenant waits for the same room: %q", why)
+			}
+			r := &v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "eve", Name: "a", UID: "r", OwnerReferences: []metav1.OwnerReference{{UID: said.UID}}}}
+			r.Spec.SelectedNode = "n"
+			s.Seen(r, false, s.now)
+			s.appears(said)
+			s.status("mean", gpus)
+			s.wants(t, wants...)
+		}
+	})
 	t.Run("a gang by itself beyond a limit", func(t *testing.T) {
 		s := newStage()
 		s.binds(s.byItself("eve", "a", "mean", "5"))

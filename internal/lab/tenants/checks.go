@@ -252,6 +252,12 @@ func (a *Auditor) Owed(queue string, gpus int64) (why string, over int64) {
 	if total-entitled-other < gpus*1000 {
 		return fmt.Sprintf("of %s GPUs %s are held within quotas and %s by others", thousandths(total), thousandths(entitled), thousandths(other)), over
 	}
+	for _, h := range a.pods { // order: any
+		// One that is a gang by itself need not say so before it has a node.
+		if _, hostile := a.o.Tenants[h.namespace]; hostile && h.ours && h.node == "" && !h.over && a.groups[h.member] == nil && a.in(h.asks, queue) {
+			return "tenants' pods ask for room in its queue, and may", over
+		}
+	}
 	for key, g := range a.groups { // order: any
 		ns, _, _ := strings.Cut(key, "/")
 		if _, hostile := a.o.Tenants[ns]; hostile && !g.gone && a.in(g.queue, queue) {
