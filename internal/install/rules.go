@@ -42,6 +42,8 @@ const (
 	groupVCBatch      = "batch.volcano.sh"
 	groupVCBus        = "bus.volcano.sh"
 	groupVCScheduling = "scheduling.volcano.sh"
+	groupVCFlow       = "flow.volcano.sh"
+	groupVCTopology   = "topology.volcano.sh"
 )
 
 // CyclePath is the path at which schedulers serve their cycles; to get it is a right of its own.
@@ -262,8 +264,14 @@ func admissionRules() Permissions {
 func volcanoRules() Permissions {
 	return Permissions{
 		Cluster: []rbacv1.PolicyRule{
-			rule(groupVCBatch, append([]string{"patch", "delete"}, watch...), "jobs"),
-			rule(groupVCBatch, []string{"patch"}, "jobs/status"),
+			rule(groupVCBatch, own, "jobs"), // it makes those of CronJobs and JobFlows: a policy of the chart's says so
+			rule(groupVCBatch, []string{"patch"}, "jobs/status", "cronjobs/status"),
+			rule(groupVCBatch, watch, "cronjobs"),
+			rule(groupVCFlow, watch, "jobflows", "jobtemplates"),
+			rule(groupVCFlow, []string{"patch"}, "jobflows/status", "jobtemplates/status"),
+			rule(groupVCTopology, own, "hypernodes"), // it writes those that it discovered: the same
+			rule(groupVCTopology, []string{"patch"}, "hypernodes/status"),
+			rule(groupCore, watch, "nodes"),
 			rule(groupVCBatch, []string{"update"}, "jobs/finalizers"), // what is made for a Job keeps it until it is gone
 			rule(groupVCBus, append([]string{"delete"}, watch...), "commands"),
 			rule(groupVCScheduling, own, "podgroups"),
@@ -279,7 +287,7 @@ func volcanoRules() Permissions {
 			rule("networking.k8s.io", []string{"create"}, "networkpolicies"),
 			events(),
 		},
-		Home: leaseRules(volcano.LeaseControllers),
+		Home: append(leaseRules(volcano.LeaseControllers), only([]string{volcano.ControllerConfig}, rule(groupCore, watch, "configmaps"))),
 	}
 }
 

@@ -168,6 +168,7 @@ type Settings struct {
 	Controllers       []string
 	QueueWorkers      int
 	CollectorWorkers  int
+	CronWorkers       int
 	GroupWorkers      int
 	InheritNotes      bool
 	MaxRequeue        int

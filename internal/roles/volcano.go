@@ -2,6 +2,7 @@ package roles
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,27 +13,36 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
+	vcflow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
 	volcano "github.com/muster-scheduler/muster/api/volcano/keys"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/app"
+	vcreview "github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
+	"github.com/muster-scheduler/muster/internal/controllers/vccron"
 	"github.com/muster-scheduler/muster/internal/controllers/vcgc"
+	"github.com/muster-scheduler/muster/internal/controllers/vchypernode"
 	"github.com/muster-scheduler/muster/internal/controllers/vcjob"
+	"github.com/muster-scheduler/muster/internal/controllers/vcjobflow"
+	"github.com/muster-scheduler/muster/internal/controllers/vcjobtemplate"
 	"github.com/muster-scheduler/muster/internal/controllers/vcpodgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/vcqueue"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 )
 
 // volcanoRole runs Volcano's controllers, each under the name that --controllers of Volcano's program has for it. It is a role of its own
 // process: a cluster without Volcano's kinds has no such process, and is the same as before.
 func volcanoRole() role {
 	return role{
-		name: VolcanoControllers, about: "Run Volcano's controllers: Jobs, queues, bare pods, Jobs whose time is up", lease: volcano.LeaseControllers,
+		name: VolcanoControllers, about: "Run Volcano's controllers: Jobs and what makes them, queues, bare pods, HyperNodes", lease: volcano.LeaseControllers,
 		home: volcano.Namespace, // where Volcano's own program looks for the Lease: one of both leads
 		needs: []schema.GroupVersionKind{
 			vcbatch.GroupVersion.WithKind("Job"), vcscheduling.GroupVersion.WithKind("PodGroup"), vcscheduling.GroupVersion.WithKind("Queue"),
@@ -41,6 +51,7 @@ func volcanoRole() role {
 		watched: []client.Object{
 			&vcscheduling.Queue{}, &schedulingv1.PriorityClass{}, &corev1.PersistentVolumeClaim{}, &vcbatch.Job{}, &vcscheduling.PodGroup{},
 			&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &corev1.Pod{}, &vcbus.Command{},
+			&vcbatch.CronJob{}, &vcflow.JobFlow{}, &vcflow.JobTemplate{}, &vctopology.HyperNode{}, &corev1.Node{},
 		},
 		trim: (*Settings).trimVolcano, apart: true, flags: (*Settings).volcanoFlags,
 		build: func(p *process, log logr.Logger, c client.Client, guard *aside.Guard) (runner, error) {
@@ -58,14 +69,19 @@ const (
 	queueController = "queue-controller"
 	gcController    = "gc-controller"
 	pgController    = "pg-controller"
+
+	cronController      = "cronjob-controller"
+	flowController      = "jobflow-controller"
+	templateController  = "jobtemplate-controller"
+	hyperNodeController = "hyperNode-controller"
 )
 
 // volcanoNames are the controllers that --controllers knows, and whether there is one of the name here.
 func volcanoNames() map[string]bool {
 	return map[string]bool{
 		jobController: true, queueController: true, gcController: true, pgController: true,
-		"jobflow-controller": false, "jobtemplate-controller": false, "cronjob-controller": false,
-		"hyperNode-controller": false, "sharding-controller": false,
+		cronController: true, flowController: true, templateController: true, hyperNodeController: true,
+		"sharding-controller": false,
 	}
 }
 
@@ -81,15 +97,16 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Listen, "listen-address", ":8081", "address of /metrics; empty or 0 for none")
 	fs.StringVar(&s.ProbeListen, volcanoProbeFlag, ":11251", "address of /healthz and /readyz; empty or 0 for none")
 	fs.StringSliceVar(&s.Controllers, "controllers", []string{"*", "-sharding-controller"}, "which controllers run: * for all, NAME or +NAME for one, -NAME for all but one; known: "+strings.Join(knownControllers(), ", "))
-	fs.IntVar(&s.Workers, "worker-threads", o.Workers, "Jobs that are written about at a time")
+	fs.IntVar(&s.Workers, "worker-threads", o.Workers, "Jobs that are written about at a time; and JobFlows and JobTemplates")
 	fs.IntVar(&s.QueueWorkers, "worker-threads-for-queue", 5, "queues that are written at a time")
 	fs.IntVar(&s.GroupWorkers, "worker-threads-for-podgroup", g.Workers, "PodGroups of bare pods that are written about at a time")
+	fs.IntVar(&s.CronWorkers, "worker-threads-for-cronjob", 3, "CronJobs that are written about at a time")
 	fs.BoolVar(&s.InheritNotes, "inherit-owner-annotations", g.InheritAnnotations, "give PodGroups of bare pods the annotations volcano.sh/* of what owns the pods")
 	fs.IntVar(&s.CollectorWorkers, "worker-threads-for-gc", 1, "Jobs whose time is up that are deleted at a time")
 	fs.IntVar(&s.MaxRequeue, "max-requeue-num", o.MaxRequeue, "how many times in turn the API server may refuse what a Job needs before the Job is terminated; negative: without end")
 	for name, usage := range map[string]string{
 		"enable-healthz": "health is always told, at --" + volcanoProbeFlag, "enable-metrics": "metrics are always served, at --listen-address",
-		"worker-threads-for-cronjob": "there is no controller of CronJobs yet", "feature-gates": "there is nothing that they switch",
+		"feature-gates": "there is nothing that they switch",
 	} { // order: the set sorts them
 		fs.String(name, "", "accepted, no effect: "+usage)
 		fs.Lookup(name).NoOptDefVal, fs.Lookup(name).Hidden = "true", true
@@ -167,6 +184,9 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		}
 		record(about, kind, reason, message)
 	}
+	shell := func(log logr.Logger) control.Shell {
+		return control.Shell{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Tell: tell}
+	}
 	g := &app.Group{}
 	for _, one := range []struct {
 		name  string
@@ -184,6 +204,10 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		{gcController, func(log logr.Logger) (runner, error) {
 			return vcgc.New(vcgc.Deps{Cache: p.cache, Client: c, Log: log, Guard: guard}, p.CollectorWorkers)
 		}},
+		{cronController, func(log logr.Logger) (runner, error) { return vccron.New(shell(log), p.CronWorkers, vcreview.ValidateCronJob) }},
+		{flowController, func(log logr.Logger) (runner, error) { return vcjobflow.New(shell(log), p.Workers, vcreview.ValidateJobFlow) }},
+		{templateController, func(log logr.Logger) (runner, error) { return vcjobtemplate.New(shell(log), p.Workers) }},
+		{hyperNodeController, func(log logr.Logger) (runner, error) { return vchypernode.New(shell(log), p.Namespace) }},
 	} {
 		if !on[one.name] {
 			continue
@@ -198,14 +222,17 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 }
 
 // trimVolcano keeps of pods, and of what owns them, what the controllers read, and no more: whoever may create one decides how large it is. That is
-// who owns it, what Volcano's keys say, of pods what became of their containers, and of those that Volcano's scheduler places what they request. Jobs
-// of Volcano and what is made of them stay whole.
+// who owns it, what Volcano's keys say, of pods their address and what became of their containers, and of those that Volcano's scheduler places what they request; of nodes the
+// labels. Jobs of Volcano and what is made of them stay whole. Of ConfigMaps it is the one that says what is discovered.
 func (s *Settings) trimVolcano(o *cache.Options) {
 	o.DefaultTransform = cache.TransformStripManagedFields()
 	trim := func(obj any) (any, error) { return trimOfVolcano(obj, s.SchedulerNames), nil }
 	o.ByObject = map[client.Object]cache.ByObject{}
-	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}} {
+	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &corev1.Node{}} {
 		o.ByObject[kind] = cache.ByObject{Transform: trim}
+	}
+	o.ByObject[&corev1.ConfigMap{}] = cache.ByObject{
+		Namespaces: map[string]cache.Config{s.Namespace: {}}, Field: fields.OneTermEqualSelector(metav1.ObjectNameField, volcano.ControllerConfig),
 	}
 }
 
@@ -213,13 +240,15 @@ func (s *Settings) trimVolcano(o *cache.Options) {
 func trimOfVolcano(obj any, schedulers []string) any {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase}}
+		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP}}
 		kept.Status.InitContainerStatuses, kept.Status.ContainerStatuses = fates(o.Status.InitContainerStatuses), fates(o.Status.ContainerStatuses)
 		if kept.Spec.SchedulerName = o.Spec.SchedulerName; slices.Contains(schedulers, o.Spec.SchedulerName) {
 			kept.Spec.PriorityClassName, kept.Spec.Overhead = o.Spec.PriorityClassName, o.Spec.Overhead.DeepCopy()
 			kept.Spec.InitContainers, kept.Spec.Containers = rooms(o.Spec.InitContainers), rooms(o.Spec.Containers)
 		}
 		return kept
+	case *corev1.Node:
+		return &corev1.Node{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: maps.Clone(o.Labels)}}
 	case *appsv1.ReplicaSet:
 		return &appsv1.ReplicaSet{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}}
 	case *appsv1.StatefulSet:

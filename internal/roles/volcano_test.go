@@ -31,7 +31,7 @@ func TestVolcanoFlags(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"scheduler-name": "[volcano]", "kube-api-qps": "50", "kube-api-burst": "100", "worker-threads": "3", "worker-threads-for-queue": "5",
-		"worker-threads-for-gc": "1", "worker-threads-for-podgroup": "5", "inherit-owner-annotations": "true", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
+		"worker-threads-for-gc": "1", "worker-threads-for-cronjob": "3", "worker-threads-for-podgroup": "5", "inherit-owner-annotations": "true", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
 		"healthz-address": ":11251", "namespace": "volcano-system",
 	} {
 		if f := c.Flags().Lookup(flag); f == nil || f.DefValue != want || f.Hidden {
@@ -39,11 +39,11 @@ func TestVolcanoFlags(t *testing.T) {
 		}
 	}
 	s := parse(t, VolcanoControllers, "--scheduler-name=mine", "--scheduler-name=other", "--worker-threads=7", "--max-requeue-num=-1", "--worker-threads-for-queue=8",
-		"--worker-threads-for-gc=9", "--kube-api-qps=11", "--kube-api-burst=12", "--enable-healthz", "--inherit-owner-annotations=false", "--worker-threads-for-podgroup=4", "--feature-gates=A=true")
+		"--worker-threads-for-gc=9", "--worker-threads-for-cronjob=6", "--kube-api-qps=11", "--kube-api-burst=12", "--enable-healthz", "--inherit-owner-annotations=false", "--worker-threads-for-podgroup=4", "--feature-gates=A=true")
 	if g := s.groupController(); g.Workers != 4 || g.InheritAnnotations || !slices.Equal(g.SchedulerNames, []string{"mine", "other"}) {
 		t.Errorf("%+v", g)
 	}
-	if o := s.jobController(); o.SchedulerName != "mine" || o.Workers != 7 || o.MaxRequeue != -1 || s.QueueWorkers != 8 || s.CollectorWorkers != 9 || s.Client.QPS != 11 || s.Client.Burst != 12 {
+	if o := s.jobController(); o.SchedulerName != "mine" || o.Workers != 7 || o.MaxRequeue != -1 || s.QueueWorkers != 8 || s.CollectorWorkers != 9 || s.CronWorkers != 6 || s.Client.QPS != 11 || s.Client.Burst != 12 {
 		t.Errorf("%+v, %+v", o, s)
 	}
 }
@@ -75,20 +75,28 @@ func TestVolcanoCommandLine(t *testing.T) {
 // TestControllersFlag: which controllers run follows --controllers, and what it says that makes no sense is told.
 func TestControllersFlag(t *testing.T) {
 	t.Parallel()
-	const jobs, queues, gc, groups = jobController, queueController, gcController, pgController
+	const jobs, queues, gc, groups, crons, flows, templates, hypers = jobController, queueController, gcController, pgController, cronController, flowController, templateController, hyperNodeController
+	without := func(names ...string) string {
+		all := slices.Sorted(slices.Values([]string{jobs, queues, gc, groups, crons, flows, templates, hypers}))
+		return strings.Join(slices.DeleteFunc(all, func(name string) bool { return slices.Contains(names, name) }), " ")
+	}
 	for said, want := range map[string]string{
-		"*":                                    gc + " " + jobs + " " + groups + " " + queues,
-		"*,-sharding-controller":               gc + " " + jobs + " " + groups + " " + queues,
-		"*,-gc-controller":                     jobs + " " + groups + " " + queues,
-		"-gc-controller,*":                     jobs + " " + groups + " " + queues,
-		"-pg-controller,*":                     gc + " " + jobs + " " + queues,
-		"+job-controller,gc-controller":        gc + " " + jobs,
-		"queue-controller,+cronjob-controller": queues + " lacking cronjob-controller",
-		"":                                     "leaves none to run",
-		"-job-controller":                      "leaves none to run",
-		"+cronjob-controller":                  "leaves none to run",
-		"*,-job-controler":                     `"-job-controler": there is no controller of the name; known: cronjob-controller, `,
-		"*,-gc-controller,+gc-controller":      "gc-controller is both to run and not to run",
+		"*":                                     without(),
+		"*,-sharding-controller":                without(),
+		"*,-gc-controller":                      without(gc),
+		"-gc-controller,*":                      without(gc),
+		"-pg-controller,*":                      without(groups),
+		"*,-hyperNode-controller":               without(hypers),
+		"*,-jobflow-controller":                 without(flows),
+		"*,-jobtemplate-controller":             without(templates),
+		"*,-cronjob-controller":                 without(crons),
+		"+job-controller,gc-controller":         gc + " " + jobs,
+		"queue-controller,+sharding-controller": queues + " lacking sharding-controller",
+		"":                                      "leaves none to run",
+		"-job-controller":                       "leaves none to run",
+		"+sharding-controller":                  "leaves none to run",
+		"*,-job-controler":                      `"-job-controler": there is no controller of the name; known: cronjob-controller, `,
+		"*,-gc-controller,+gc-controller":       "gc-controller is both to run and not to run",
 	} {
 		s := parse(t, VolcanoControllers, "--controllers="+said)
 		on, lacking, err := s.controllers()
@@ -215,7 +223,7 @@ func TestVolcanoTrim(t *testing.T) {
 			Annotations: map[string]string{volcano.TaskSpec: "t", "mine": strings.Repeat("x", 1000)}, Labels: map[string]string{volcano.PartitionID: "1", "app": "x"},
 		},
 		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano", PriorityClassName: "high", Containers: []corev1.Container{{Name: "c", Args: []string{"x"}, Resources: room}}},
-		Status: corev1.PodStatus{Phase: corev1.PodFailed, Message: "x", ContainerStatuses: []corev1.ContainerStatus{{
+		Status: corev1.PodStatus{Phase: corev1.PodFailed, PodIP: "10.0.0.1", HostIP: "10.0.0.2", Message: "x", ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "c", Image: "i", RestartCount: 2, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Message: "x", FinishedAt: ended}},
 		}}},
 	}
@@ -230,7 +238,7 @@ func TestVolcanoTrim(t *testing.T) {
 			Annotations: map[string]string{volcano.TaskSpec: "t"}, Labels: map[string]string{volcano.PartitionID: "1"},
 		},
 		Spec: corev1.PodSpec{SchedulerName: "volcano", PriorityClassName: "high", Containers: []corev1.Container{{Name: "c", Resources: room}}},
-		Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+		Status: corev1.PodStatus{Phase: corev1.PodFailed, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "c", RestartCount: 2, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, FinishedAt: ended}},
 		}}},
 	}
@@ -255,5 +263,13 @@ func TestVolcanoTrim(t *testing.T) {
 	}
 	if got, err := trim(set); err != nil || cmp.Diff(any(kept), got) != "" {
 		t.Errorf("of a StatefulSet: %s, %v", cmp.Diff(any(kept), got), err)
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"rack": "1"}, Annotations: map[string]string{"mine": "x"}},
+		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24"}, Status: corev1.NodeStatus{Phase: corev1.NodeRunning},
+	}
+	keptNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"rack": "1"}}}
+	if got, err := trim(node); err != nil || cmp.Diff(any(keptNode), got) != "" {
+		t.Errorf("of a node: %s, %v", cmp.Diff(any(keptNode), got), err)
 	}
 }

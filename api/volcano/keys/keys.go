@@ -12,6 +12,9 @@ const (
 	Namespace = "volcano-system"
 	// LeaseControllers is the Lease of the program that runs the controllers.
 	LeaseControllers = "vc-controller-manager"
+	// ControllerConfig is the ConfigMap, beside the Lease, that says what the controllers discover; ControllerConfigKey is its key.
+	ControllerConfig    = "volcano-controller-configmap"
+	ControllerConfigKey = "volcano-controller.conf"
 )
 
 // On pods and what owns them: which gang, in which queue.
@@ -50,6 +53,17 @@ const (
 	OutOfSync = "volcano.sh/controller-out-of-sync"
 	// JobForwarding is "true" on Jobs, and their pods, whose queue has other clusters.
 	JobForwarding = "volcano.sh/job-forwarding"
+)
+
+// On Jobs and HyperNodes: what they were made of.
+const (
+	// CronScheduled is the time that a CronJob's Job was due, as RFC 3339 (annotation).
+	CronScheduled = "volcano.sh/cronjob-scheduled-timestamp"
+	// CreatedByJobFlow and CreatedByJobTemplate are NAMESPACE.NAME of what a flow's Job was made of (annotation and label).
+	CreatedByJobFlow     = "volcano.sh/createdByJobFlow"
+	CreatedByJobTemplate = "volcano.sh/createdByJobTemplate"
+	// TopologySource is, on a HyperNode, the source that it was discovered by (label).
+	TopologySource = "volcano.sh/network-topology-source"
 )
 
 // On pods, PodGroups and Jobs: who may be disturbed, where.

@@ -18,6 +18,7 @@ import (
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -44,7 +45,7 @@ func TestVolcanoRights(t *testing.T) {
 	config := rest.CopyConfig(p.lab.Config())
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + home + ":" + account}
 	scheme := p.client.Scheme()
-	for _, add := range []func() error{func() error { return vcbatch.AddToScheme(scheme) }, func() error { return vcscheduling.AddToScheme(scheme) }} {
+	for _, add := range []func() error{func() error { return vcbatch.AddToScheme(scheme) }, func() error { return vcscheduling.AddToScheme(scheme) }, func() error { return vctopology.AddToScheme(scheme) }} {
 		if err := add(); err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +71,19 @@ func TestVolcanoRights(t *testing.T) {
 	grouped := pod("grouped")
 	grouped.Annotations = map[string]string{vckeys.GroupName: "theirs"}
 	queue := &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+	hyper := func(name string, labels map[string]string) *vctopology.HyperNode {
+		return &vctopology.HyperNode{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: vctopology.HyperNodeSpec{Tier: 1, Members: []vctopology.MemberSpec{
+			{Type: vctopology.MemberTypeNode, Selector: vctopology.MemberSelector{ExactMatch: &vctopology.ExactMatch{Name: "n"}}},
+		}}}
+	}
+	found := map[string]string{vckeys.TopologySource: "label"}
+	from := func(apiVersion, kind string) *vcbatch.Job {
+		o := owner
+		o.APIVersion, o.Kind = apiVersion, kind
+		return &vcbatch.Job{ObjectMeta: named("made", o), Spec: *job.Spec.DeepCopy()}
+	}
 	for _, o := range []client.Object{
-		theirs, ours, grouped, queue, &corev1.ConfigMap{ObjectMeta: named("coredns")}, &corev1.ConfigMap{ObjectMeta: named("j-svc", owner)},
+		theirs, ours, grouped, queue, hyper("users", nil), hyper("found", found), &corev1.ConfigMap{ObjectMeta: named("coredns")}, &corev1.ConfigMap{ObjectMeta: named("j-svc", owner)},
 		&corev1.Secret{ObjectMeta: named("anybodys")}, // nobody else is judged
 	} {
 		if err := p.client.Create(t.Context(), o); err != nil {
@@ -150,6 +162,17 @@ func TestVolcanoRights(t *testing.T) {
 		"the queue default":             {create(&vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default"}}), ""},
 		"another queue":                 {create(&vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}), "may make no Queue but root and default: not mine"},
 		"that its parent closed it":     {patch(queue, `{"metadata": {"annotations": {"`+vckeys.ClosedByParent+`": "true"}}}`), ""},
+		"a Job of a CronJob":            {create(from("batch.volcano.sh/v1alpha1", "CronJob")), ""},
+		"a Job of a JobFlow":            {create(from("flow.volcano.sh/v1alpha1", "JobFlow")), ""},
+		"a Job of another's CronJob":    {create(from("batch/v1", "CronJob")), "may make no Job but that of a CronJob or a JobFlow: not made"},
+		"a Job of nobody's":             {create(&vcbatch.Job{ObjectMeta: named("made"), Spec: *job.Spec.DeepCopy()}), "may make no Job but that of a CronJob or a JobFlow: not made"},
+		"a HyperNode that is found":     {create(hyper("h", found)), ""},
+		"a HyperNode that is not":       {create(hyper("h", nil)), "may write no HyperNode but those that it discovered: not h"},
+		"its members":                   {patch(hyper("found", nil), `{"spec": {"tier": 2}}`), ""},
+		"a user's members":              {patch(hyper("users", nil), `{"spec": {"tier": 2}}`), "may write no HyperNode but those that it discovered: not users"},
+		"a user's HyperNode is taken":   {patch(hyper("users", nil), `{"metadata": {"labels": {"`+vckeys.TopologySource+`": "label"}}}`), "may write no HyperNode"},
+		"the end of one that is found":  {func() error { return controllers.Delete(t.Context(), hyper("found", nil), client.DryRunAll) }, ""},
+		"the end of a user's":           {func() error { return controllers.Delete(t.Context(), hyper("users", nil), client.DryRunAll) }, "may write no HyperNode"},
 	} {
 		if said := answer(one.do); said != "" && one.want == "" || !strings.Contains(said, one.want) {
 			t.Errorf("%s: %q, want %q", name, said, one.want)

@@ -342,12 +342,16 @@ func (w *fixture) early(namespace string, size int, volumes bool) string {
 	return ""
 }
 
-// await waits until lacking returns "", asking it again at each event, and returns how long that took and what is
+// askAgain is how often await asks where nothing happens: that the API server refuses what it took before, or the other way round, is no event of any object.
+const askAgain = 500 * time.Millisecond
+
+// await waits until lacking returns "", asking it again at each event, and now and then, and returns how long that took and what is
 // lacking when time is up.
 func (w *fixture) await(limit time.Duration, lacking func() string) (time.Duration, string) {
 	since := time.Now()
-	timer := time.NewTimer(limit)
+	timer, again := time.NewTimer(limit), time.NewTicker(askAgain)
 	defer timer.Stop()
+	defer again.Stop()
 	for {
 		w.mu.Lock()
 		changed := w.changed
@@ -358,6 +362,7 @@ func (w *fixture) await(limit time.Duration, lacking func() string) (time.Durati
 		}
 		select {
 		case <-changed:
+		case <-again.C:
 		case <-timer.C:
 			return time.Since(since), what
 		}

@@ -1,0 +1,120 @@
+package vchypernode
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	topo "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
+	"github.com/muster-scheduler/muster/internal/kube/control"
+)
+
+// plan is what a look at all HyperNodes has written, in this order: what is below comes before what is above, and what goes, last.
+type plan struct {
+	create []*topo.HyperNode
+	change []change
+	remove []*topo.HyperNode
+	// counts are the HyperNodes whose status is to say another number of nodes.
+	counts []count
+	// config is the configuration, and bad what is wrong with it, or with what it makes; nil: nothing.
+	config *corev1.ConfigMap
+	bad    *control.Note
+	// wrong is what is wrong with each HyperNode; nil: nothing.
+	wrong map[string]*control.Note
+	about map[string]*topo.HyperNode
+}
+
+type change struct {
+	hyper *topo.HyperNode
+	patch []byte
+}
+
+type count struct {
+	hyper *topo.HyperNode
+	nodes int64
+}
+
+// decide says what is to be written.
+func (b *book) decide() (p plan) {
+	p.config, p.bad = b.config, b.bad
+	p.wrong, p.about = map[string]*control.Note{}, maps.Clone(b.hypers)
+	if b.on {
+		b.discover(&p)
+	}
+	b.count(&p)
+	return p
+}
+
+// discover plans what node labels ask for.
+func (b *book) discover(p *plan) {
+	want, err := discovered(b.types, b.nodes, b.hypers)
+	if err != nil {
+		p.bad = cmp.Or(p.bad, &control.Note{Warning: true, Reason: "TooManyHyperNodes", Message: err.Error()})
+		return
+	}
+	for _, h := range ascending(want) {
+		have := b.hypers[h.Name]
+		switch {
+		case have == nil:
+			p.create = append(p.create, h)
+		case have.DeletionTimestamp == nil && !equality.Semantic.DeepEqual(have.Spec, h.Spec):
+			body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": have.UID}, "spec": h.Spec})
+			if err != nil {
+				panic(fmt.Sprintf("a HyperNode does not encode: %v", err))
+			}
+			p.change = append(p.change, change{have, body})
+		}
+	}
+	for _, h := range slices.Backward(ascending(b.hypers)) {
+		if h.Labels[keys.TopologySource] == source && want[h.Name] == nil && h.DeletionTimestamp == nil {
+			p.remove = append(p.remove, h)
+		}
+	}
+}
+
+// ascending are HyperNodes by their tiers, the lowest first.
+func ascending(all map[string]*topo.HyperNode) []*topo.HyperNode {
+	return slices.SortedFunc(maps.Values(all), func(x, y *topo.HyperNode) int {
+		return cmp.Or(cmp.Compare(x.Spec.Tier, y.Spec.Tier), cmp.Compare(x.Name, y.Name))
+	})
+}
+
+// count counts the nodes of each HyperNode, each once. A member that is no HyperNode of a lower tier has none: so nothing is its own member.
+func (b *book) count(p *plan) {
+	used, nodes := map[string]bool{}, map[string]map[string]bool{}
+	for _, h := range ascending(b.hypers) {
+		in := map[string]bool{}
+		nodes[h.Name] = in
+		for i := range h.Spec.Members {
+			m := &h.Spec.Members[i]
+			hits, err := b.selects(m, used)
+			if err != nil {
+				p.wrong[h.Name] = cmp.Or(p.wrong[h.Name], &control.Note{Warning: true, Reason: "InvalidMember", Message: fmt.Sprintf("spec.members[%d]: %v", i, err)})
+			}
+			for name, hit := range hits { // order: a union; what is told is of the one that is named
+				switch {
+				case !hit:
+				case m.Type == topo.MemberTypeNode:
+					in[name] = true
+				case b.hypers[name].Spec.Tier >= h.Spec.Tier:
+					if m.Selector.ExactMatch != nil { // a pattern may match more than is meant
+						p.wrong[h.Name] = cmp.Or(p.wrong[h.Name], &control.Note{Warning: true, Reason: "InvalidMember", Message: fmt.Sprintf(
+							"spec.members[%d]: HyperNode %s is of tier %d, and must be of one below %d", i, name, b.hypers[name].Spec.Tier, h.Spec.Tier)})
+					}
+				default:
+					maps.Copy(in, nodes[name])
+				}
+			}
+		}
+		if n := int64(len(in)); n != h.Status.NodeCount && h.DeletionTimestamp == nil {
+			p.counts = append(p.counts, count{h, n})
+		}
+	}
+	maps.DeleteFunc(b.selections, func(id string, _ *selection) bool { return !used[id] })
+}
