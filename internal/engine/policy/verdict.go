@@ -84,11 +84,12 @@ const (
 	UnblockTurn             // the next run
 	UnblockPriority         // a higher one
 	UnblockShare            // a larger fair share for the queue
+	UnblockAdmission        // room that may be laid claim to: another node, a queue that may have more, or others that end
 )
 
 // What no node lifts.
 const (
-	UnblockGang       Unblock = iota + UnblockShare + 1 // what its spec says wrongly
+	UnblockGang       Unblock = iota + UnblockAdmission + 1 // what its spec says wrongly
 	UnblockConstraint                                   // its topology constraint, or the topology
 	UnblockFeature                                      // what its pods ask for and nobody gives
 	UnblockPods                                         // more of them
