@@ -140,7 +140,7 @@ func (s *Session) Pending() []*ledger.GangState {
 		s.engine.trying(g)
 		v := s.Rules.Admit(g)
 		if v.Yes() && !s.engine.profile.acts(allocate, g.Key.Face) {
-			v = policy.Verdict{Code: policy.No, Reason: policy.ReasonSwitchedOff, Object: g.Key.String(), Detail: "action allocate"}
+			v = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoAllocate, Object: g.Key.String(), Detail: g.Key.Face}
 		}
 		if !v.Yes() {
 			s.Recorder.Diagnose(g, &recorder.Diagnosis{Verdict: v})

@@ -10,7 +10,7 @@ import (
 type Claims struct {
 	// Inqueue is what those that are admitted may still take to have their minimums: all of it, while they have not started.
 	Inqueue cluster.Resources
-	// Elastic is what those that have started hold beyond their minimums.
+	// Elastic is what gangs hold beyond what their minimums ask for; one that does not say what these ask for has nothing beyond.
 	Elastic cluster.Resources
 }
 
@@ -38,14 +38,19 @@ func (l *Ledger) OpenAdmission(faces []string) {
 		if !slices.Contains(faces, gang.Key.Face) || gang.Key.Remnant() {
 			return
 		}
-		least := gang.MinPods()
+		least, holds := gang.MinPods(), l.chargeOfGang(gang)
+		if minimum, said := gang.Minimum(); said && holds != nil {
+			l.claim(l.LeafOf(gang), beyond(holds, minimum), true)
+		}
 		switch {
 		case l.placed(gang) >= max(1, least):
 			a.is[gang.ID] = true
 			if gang.Admitted {
 				a.over = append(a.over, gang.Key)
 			}
-			l.claimStarted(gang, int(gang.ActivePods) >= least)
+			if int(gang.ActivePods) >= least {
+				l.claim(l.LeafOf(gang), beyond(l.Asks(gang), holds), false)
+			}
 		case gang.Admitted:
 			a.is[gang.ID] = true
 			l.claim(l.LeafOf(gang), l.Asks(gang), false)
@@ -63,23 +68,17 @@ func (l *Ledger) placed(gang *cluster.Gang) (n int) {
 	return n
 }
 
-// claimStarted adds what a started gang lays claim to, if it has its minimum, and holds beyond it.
-func (l *Ledger) claimStarted(gang *cluster.Gang, whole bool) {
-	least, said := gang.Minimum()
-	if !said {
-		return
+// chargeOfGang is what the queue of a gang is charged for its pods; nil if none holds room.
+func (l *Ledger) chargeOfGang(gang *cluster.Gang) (holds cluster.Resources) {
+	if gang.ActivePods == 0 {
+		return nil
 	}
-	var holds cluster.Resources
 	for _, id := range gang.Pods {
 		if p := l.snap.Pod(id); p.Ours && p.Phase.Active() {
 			holds.AddCapped(p.Charge)
 		}
 	}
-	leaf := l.LeafOf(gang)
-	l.claim(leaf, beyond(holds, least), true)
-	if whole {
-		l.claim(leaf, beyond(l.Asks(gang), holds), false)
-	}
+	return holds
 }
 
 // beyond is what a has more than b, dimension by dimension.

@@ -27,7 +27,7 @@ const (
 // the factor, less what pods hold. The factor is 1.2 unless overcommit-factor says another; below 1 it is 1.2.
 var OvercommitFactory = policy.Makes(buildOvercommit, ReasonOvercommitted)
 
-func buildOvercommit(args policy.Arguments) (func(*policy.View) *overcommit, []string, error) {
+func buildOvercommit(args policy.Arguments) (func(*policy.View) *clusterVote, []string, error) {
 	factor := int64(defaultFactor)
 	if text, said := args[FactorArgument]; said {
 		f, err := Factor(text)
@@ -36,7 +36,7 @@ func buildOvercommit(args policy.Arguments) (func(*policy.View) *overcommit, []s
 		}
 		factor = f
 	}
-	return func(v *policy.View) *overcommit { return openOvercommit(v, factor) }, args.Unknown(FactorArgument), nil
+	return func(v *policy.View) *clusterVote { return openOvercommit(v, factor) }, args.Unknown(FactorArgument), nil
 }
 
 // Factor reads a factor in millionths.
@@ -52,12 +52,12 @@ func Factor(text string) (int64, error) {
 	return new(big.Int).Quo(r.Num(), r.Denom()).Int64(), nil
 }
 
-type overcommit struct {
+type clusterVote struct {
 	view *policy.View
 	idle cluster.Resources // as the run begins
 }
 
-func openOvercommit(v *policy.View, factor int64) *overcommit {
+func openOvercommit(v *policy.View, factor int64) *clusterVote {
 	idle := total(v.Snapshot())
 	for d, x := range idle {
 		idle[d] = times(x, factor)
@@ -70,7 +70,7 @@ func openOvercommit(v *policy.View, factor int64) *overcommit {
 			}
 		}
 	}
-	return &overcommit{view: v, idle: idle}
+	return &clusterVote{view: v, idle: idle}
 }
 
 // times is x, 0 or more, times a factor in millionths, and stops at cluster.MaxSum.
@@ -84,7 +84,7 @@ func times(x, factor int64) int64 {
 }
 
 // VoteAdmission implements policy.AdmissionVote.
-func (o *overcommit) VoteAdmission(_ *ledger.GangState, asks cluster.Resources) (policy.Vote, policy.Verdict) {
+func (o *clusterVote) VoteAdmission(_ *ledger.GangState, asks cluster.Resources) (policy.Vote, policy.Verdict) {
 	inqueue := o.view.Claimed(nil).Inqueue
 	left := func(d int) int64 { return o.idle.At(d) - inqueue.At(d) }
 	if d, over := short(asks, left); over {

@@ -22,17 +22,17 @@ const (
 // With the argument enableHierarchy capacity has each queue divide what it may have below itself, and asks all of them up to the root. With reclaim besides, what queues
 // beside the gang's hold beyond their quota is no reason against a gang that stays within its own queue's quota: it can be taken back.
 var (
-	ProportionFactory = policy.Makes(func(args policy.Arguments) (func(*policy.View) *queues, []string, error) {
-		return func(v *policy.View) *queues { return openQueues(v, false, false) }, args.Unknown(ReclaimArgument), nil
+	ProportionFactory = policy.Makes(func(args policy.Arguments) (func(*policy.View) *queueVote, []string, error) {
+		return func(v *policy.View) *queueVote { return openQueues(v, false, false) }, args.Unknown(ReclaimArgument), nil
 	}, ReasonQueueFull)
-	CapacityFactory = policy.Makes(func(args policy.Arguments) (func(*policy.View) *queues, []string, error) {
-		return func(v *policy.View) *queues {
+	CapacityFactory = policy.Makes(func(args policy.Arguments) (func(*policy.View) *queueVote, []string, error) {
+		return func(v *policy.View) *queueVote {
 			return openQueues(v, args[HierarchyArgument] == "true", args[ReclaimArgument] == "true")
 		}, args.Unknown(HierarchyArgument, ReclaimArgument), nil
 	})
 )
 
-type queues struct {
+type queueVote struct {
 	view      *policy.View
 	hierarchy bool
 	reclaims  bool
@@ -41,8 +41,8 @@ type queues struct {
 	promised  map[string]cluster.Resources // by face: what is guaranteed to all its queues but its root
 }
 
-func openQueues(v *policy.View, hierarchy, reclaims bool) *queues {
-	q := &queues{
+func openQueues(v *policy.View, hierarchy, reclaims bool) *queueVote {
+	q := &queueVote{
 		view: v, hierarchy: hierarchy, reclaims: hierarchy && reclaims, may: map[cluster.QueueID]cluster.Resources{}, all: total(v.Snapshot()),
 		promised: map[string]cluster.Resources{},
 	}
@@ -58,7 +58,7 @@ func openQueues(v *policy.View, hierarchy, reclaims bool) *queues {
 }
 
 // mayHave is what a queue may have: of all there is, or, by hierarchy, of what its parent may have, what is guaranteed to no other queue, and at most its limit.
-func (q *queues) mayHave(of *ledger.QueueLedger) cluster.Resources {
+func (q *queueVote) mayHave(of *ledger.QueueLedger) cluster.Resources {
 	if r, known := q.may[of.ID]; known {
 		return r
 	}
@@ -89,7 +89,7 @@ func (q *queues) mayHave(of *ledger.QueueLedger) cluster.Resources {
 }
 
 // VoteAdmission implements policy.AdmissionVote.
-func (q *queues) VoteAdmission(g *ledger.GangState, asks cluster.Resources) (policy.Vote, policy.Verdict) {
+func (q *queueVote) VoteAdmission(g *ledger.GangState, asks cluster.Resources) (policy.Vote, policy.Verdict) {
 	for of := g.Leaf; of != nil; of = of.Parent {
 		may, claims := q.mayHave(of), q.view.Claimed(of)
 		left := func(d int) int64 {
@@ -109,7 +109,7 @@ func (q *queues) VoteAdmission(g *ledger.GangState, asks cluster.Resources) (pol
 
 // given says whether a queue above the gang's has what is asked for once other queues below it have given back what they hold beyond their quota, and the gang's own
 // stays within its quota.
-func (q *queues) given(g *ledger.GangState, above *ledger.QueueLedger, asks cluster.Resources, left func(d int) int64) bool {
+func (q *queueVote) given(g *ledger.GangState, above *ledger.QueueLedger, asks cluster.Resources, left func(d int) int64) bool {
 	if !q.reclaims || above == g.Leaf {
 		return false
 	}

@@ -19,7 +19,7 @@ const (
 // where nobody says, others decide.
 var SLAFactory = policy.Makes(buildSLA)
 
-func buildSLA(args policy.Arguments) (func(*policy.View) *sla, []string, error) {
+func buildSLA(args policy.Arguments) (func(*policy.View) *waitVote, []string, error) {
 	wait := time.Duration(0)
 	if text, said := args[WaitingArgument]; said {
 		d, err := Waiting(text)
@@ -28,7 +28,7 @@ func buildSLA(args policy.Arguments) (func(*policy.View) *sla, []string, error) 
 		}
 		wait = d
 	}
-	return func(v *policy.View) *sla { return &sla{v, wait} }, args.Unknown(WaitingArgument), nil
+	return func(v *policy.View) *waitVote { return &waitVote{v, wait} }, args.Unknown(WaitingArgument), nil
 }
 
 // Waiting reads how long a gang waits at most.
@@ -40,13 +40,13 @@ func Waiting(text string) (time.Duration, error) {
 	return d, nil
 }
 
-type sla struct {
+type waitVote struct {
 	view *policy.View
 	wait time.Duration // 0 for none
 }
 
 // VoteAdmission implements policy.AdmissionVote.
-func (s *sla) VoteAdmission(g *ledger.GangState, _ cluster.Resources) (policy.Vote, policy.Verdict) {
+func (s *waitVote) VoteAdmission(g *ledger.GangState, _ cluster.Resources) (policy.Vote, policy.Verdict) {
 	wait := s.wait
 	if g.AdmitAfter.Set {
 		wait = g.AdmitAfter.Value
