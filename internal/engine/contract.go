@@ -80,7 +80,7 @@ const (
 //	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
 //	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these
 //	Rules       who may have what, and take it from whom; nodes are not looked at
-//	  to have     MustAsk, Vote, Admit, CheckGates, FairShare, CompareGangs
+//	  to have     MustAsk, Vote, Refuse, Admit, CheckGates, FairShare, CompareGangs
 //	  to take     CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing
 //	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckGatesNow, OverAgain, CompareQueues, Detail, Risks; no action asks for these

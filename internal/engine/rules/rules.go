@@ -22,7 +22,7 @@ type Rules struct {
 	excess        map[cluster.GangID]bool // see Yields
 	detail        policy.Detail           // that was asked for last
 
-	refused map[cluster.GangID]policy.Verdict // who is not admitted, and why
+	refused map[cluster.GangID]*policy.Verdict // who is not admitted, and why
 }
 
 // New returns the rules of a run, by what its plugins say.
@@ -59,7 +59,7 @@ func (ru *Rules) Detail(op ledger.Op) policy.Detail {
 func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 	stray := g.Stray()
 	postponed, wake := g.Postponed()
-	refused, is := ru.refused[g.ID]
+	refused := ru.refused[g.ID]
 	switch {
 	case g.Invalid != "":
 		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
@@ -67,8 +67,8 @@ func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 		return noQueue(g)
 	case g.GaveUp:
 		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonGaveUp, Object: g.Key.String()}
-	case is:
-		return refused
+	case refused != nil:
+		return *refused
 	case !g.Ready(), len(g.Pods) == 0:
 		have, gated := g.Count()
 		if gated > 0 {
@@ -104,22 +104,26 @@ func (ru *Rules) MustAsk(g *ledger.GangState) bool {
 	return !ru.ledger.Admitted(g) && g.Invalid == "" && g.HasQueue() && !g.GaveUp
 }
 
-// Vote admits a gang that has to be, unless somebody is against it; then that is why it waits. One whose minimum asks for nothing is admitted unasked. wake is when time
+// Vote admits a gang that has to be, unless somebody is against it; then no is why it waits. One whose minimum asks for nothing is admitted unasked. wake is when time
 // alone may change a no, 0 for never.
-func (ru *Rules) Vote(g *ledger.GangState) (wake cluster.Instant) {
+func (ru *Rules) Vote(g *ledger.GangState) (no *policy.Verdict, wake cluster.Instant) {
 	asks := ru.ledger.Asks(g.Gang)
 	if asks != nil {
-		var no policy.Verdict
-		if no, wake = ru.points.Vote(g.Key.Face, g, asks); !no.Yes() {
-			if ru.refused == nil {
-				ru.refused = map[cluster.GangID]policy.Verdict{}
-			}
-			ru.refused[g.ID] = no
-			return wake
+		if v, wake := ru.points.Vote(g.Key.Face, g, asks); !v.Yes() {
+			ru.Refuse(g, &v)
+			return &v, wake
 		}
 	}
 	ru.ledger.Admit(g, asks)
-	return cluster.Instant{}
+	return nil, cluster.Instant{}
+}
+
+// Refuse has a gang wait that has to be admitted, and no be why.
+func (ru *Rules) Refuse(g *ledger.GangState, no *policy.Verdict) {
+	if ru.refused == nil {
+		ru.refused = map[cluster.GangID]*policy.Verdict{}
+	}
+	ru.refused[g.ID] = no
 }
 
 // noQueue says why a gang has no queue to ask in.
