@@ -40,6 +40,7 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"GangHistory.Started":       "when it started",
 		"GangHistory.Evicted":       "when pods of a gang were last evicted",
 		"GangHistory.Stale":         "since when a gang is stale",
+		"GangHistory.Admitted":      "that a gang was admitted",
 		"GangMemory.LastStart":      "by a clock that has been set back since",
 		"GangMemory.LastEviction":   "by a clock that has been set back since",
 

@@ -198,6 +198,9 @@ func (e GangState) apply(s *Store) bool {
 		g.aside = ""
 	}
 	g.GangState = e
+	if g.asks = nil; e.Asks != nil {
+		g.asks = s.asked(e.Asks)
+	}
 	s.plant(g, e.Sets)
 	s.serve(e.Queue, e.LastStart)
 	if e.LastEviction.After(g.Displaced) { // by whoever led before us; for whom is not on record
@@ -241,12 +244,12 @@ func (e GangGone) apply(s *Store) bool {
 }
 
 func (e QueueState) apply(s *Store) bool {
-	quota, limit, weight := s.resources(e.Quota, 0), s.resources(e.Limit, Unlimited), s.resources(e.Weight, 0)
-	e.Quota, e.Limit, e.Weight = nil, nil, nil
+	quota, limit, weight, guarantee := s.resources(e.Quota, 0), s.resources(e.Limit, Unlimited), s.resources(e.Weight, 0), s.resources(e.Guarantee, 0)
+	e.Quota, e.Limit, e.Weight, e.Guarantee = nil, nil, nil, nil
 	id, known := s.queueIDs[e.Name]
 	if known {
 		q := s.queues.get(int32(id))
-		if q.QueueState.equal(&e) && q.Quota.Equal(quota) && slices.Equal(q.Limit, limit) && q.Weight.Equal(weight) {
+		if q.QueueState.equal(&e) && q.Quota.Equal(quota) && slices.Equal(q.Limit, limit) && q.Weight.Equal(weight) && q.Guarantee.Equal(guarantee) {
 			return false
 		}
 	} else {
@@ -256,7 +259,7 @@ func (e QueueState) apply(s *Store) bool {
 		s.unsortedQueues = true
 	}
 	q := s.queue(id)
-	q.QueueState, q.Quota, q.Limit, q.Weight = e, quota, limit, weight
+	q.QueueState, q.Quota, q.Limit, q.Weight, q.Guarantee = e, quota, limit, weight, guarantee
 	if !known {
 		q.Usage = s.usage[e.Name].Clone()
 	}

@@ -122,6 +122,10 @@ type GangState struct {
 	StaleGrace      Maybe[time.Duration]
 	// BeforePods says that it is told why it waits before it has any pods: they are made once it may start.
 	BeforePods bool
+	// Asks is what its minimum asks for, as its object says; nil where that does not say so. It counts where gangs have to be admitted.
+	Asks []Quantity
+	// AdmitAfter is how long it waits to be admitted before it may be all the same, where somebody sees to that; unset for what is said there.
+	AdmitAfter Maybe[time.Duration]
 	// Generation is the object's metadata.generation, so that a changed gang is tried anew.
 	Generation int64
 }
@@ -139,10 +143,12 @@ type QueueState struct {
 	Priority int32
 	Created  Instant
 	// Quota (deserved), Limit and Weight (over-quota weight, in thousandths) name their dimensions; Unlimited is allowed for Quota and
-	// Limit. A dimension not named has quota 0, no limit, and weight 0. In a Queue, they are vectors.
+	// Limit. A dimension not named has quota 0, no limit, and weight 0. In a Queue, they are vectors, and Guarantee is.
 	Quota  []Quantity
 	Limit  []Quantity
 	Weight []Quantity
+	// Guarantee is what is kept free for it where somebody sees to that; Quota is no less. A dimension that is not named is 0.
+	Guarantee []Quantity
 	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start;
 	// unset for what the queues above say.
 	PreemptMinRuntime Maybe[time.Duration]

@@ -49,7 +49,8 @@ type Gang struct {
 	ActivePods  int32
 	StrayPods   int32 // the part of ActivePods whose set is not in the tree
 
-	least  int32 // MinPods, computed once
+	least  int32     // MinPods, computed once
+	asks   Resources // of Asks
 	leaves map[string]int32
 	rest   int32  // the leaf for pods of other sets, or None
 	near   string // see Shape
@@ -68,11 +69,13 @@ type GangHistory struct {
 	// Started, Evicted and Stale are what its object will say later of LastStart, LastEviction and StaleSince.
 	Started, Evicted Instant
 	Stale            Maybe[Instant]
+	// Admitted says that it was admitted and has not started since, where gangs have to be.
+	Admitted bool
 }
 
 // empty says that there is nothing to be remembered.
 func (h *GangHistory) empty() bool {
-	return h.Displaced.IsZero() && h.Since.IsZero() && h.Started.IsZero() && h.Evicted.IsZero() && !h.Stale.Set
+	return h.Displaced.IsZero() && h.Since.IsZero() && h.Started.IsZero() && h.Evicted.IsZero() && !h.Stale.Set && !h.Admitted
 }
 
 // Displacement is an eviction of pods of a gang by us: when, and for whom.
@@ -100,6 +103,9 @@ func (g *Gang) LeafByName(name string) int32 {
 	}
 	return g.rest
 }
+
+// Minimum is what its minimum asks for as its object says, over the dimensions, and whether that says so. It must not be written to.
+func (g *Gang) Minimum() (r Resources, said bool) { return g.asks, g.Asks != nil }
 
 // Shape describes the tree with its constraints; "" for a gang without constraints. Gangs of one shape whose sets have
 // pods of the same kinds in the same number can be placed alike.

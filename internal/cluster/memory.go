@@ -108,6 +108,14 @@ func (s *Store) Stale(key Key, since Instant) {
 	}
 }
 
+// Admit records that a gang is admitted, or not any more.
+func (s *Store) Admit(key Key, is bool) {
+	if id, ok := s.gangIDs[key]; ok && s.gangs.get(int32(id)).Admitted != is {
+		s.gang(id).Admitted = is
+		s.gen++
+	}
+}
+
 // pruneHolds drops the promises that have run out, been kept, or lost whom they were for.
 func (s *Store) pruneHolds(now Instant) {
 	for id, h := range s.holds { // order: each on its own

@@ -26,10 +26,11 @@ func SplitQueue(queue string) (face, name string) {
 type Queue struct {
 	QueueState // as observed; amounts are in the fields below
 	ID         QueueID
-	// Quota, Limit and Weight over the dimensions. One beyond the tail has quota 0, no limit, and weight 0.
-	Quota  Resources
-	Limit  Resources
-	Weight Resources
+	// Quota, Limit, Weight and Guarantee over the dimensions. One beyond the tail has quota 0, no limit, weight 0, and guarantee 0.
+	Quota     Resources
+	Limit     Resources
+	Weight    Resources
+	Guarantee Resources
 	// Allocated is what the queue's own gangs hold (active pods), AllocatedNonPreemptible the part of it held by
 	// non-preemptible gangs, Requested is Allocated plus what their pending pods ask for. Children are not included.
 	Allocated               Resources

@@ -407,7 +407,7 @@ func (n *Node) State(d Dims) NodeState {
 // State returns the event that would make this queue.
 func (q *Queue) State(d Dims) QueueState {
 	st := q.QueueState
-	st.Quota, st.Limit, st.Weight = d.quantities(q.Quota), d.quantities(q.Limit), d.quantities(q.Weight)
+	st.Quota, st.Limit, st.Weight, st.Guarantee = d.quantities(q.Quota), d.quantities(q.Limit), d.quantities(q.Weight), d.quantities(q.Guarantee)
 	return st
 }
 

@@ -95,7 +95,7 @@ func (b *Bundle) Forget(s *cluster.Store, carried func(uid string) bool) bool {
 }
 
 // remember tells the Store, after a run, what the run found out that the next one should know: the fair shares, which
-// promises are void, and since when gangs have been stale.
+// promises are void, who is admitted, and since when gangs have been stale.
 func (r *Result) remember(s *cluster.Store) {
 	shares := make(map[string]cluster.Resources, len(r.Trace.Queues))
 	for i := range r.Trace.Queues {
@@ -106,6 +106,12 @@ func (r *Result) remember(s *cluster.Store) {
 	s.NoteShares(shares)
 	for _, id := range r.Void {
 		s.Release(id)
+	}
+	for _, key := range r.Begun {
+		s.Admit(key, false)
+	}
+	for _, key := range r.Admitted {
+		s.Admit(key, true)
 	}
 	for question, rest := range r.Answers { // order: each on its own
 		s.RememberAnswer(question, rest)

@@ -66,6 +66,7 @@ const (
 //	  gangs       Gang, EachGang, Next, Collect, SetOrder, Members, Fate, NodeOf
 //	  queues      Queue, Queues, Tops, MaxQueueID, LeafOf, Charged, ChargeOf
 //	  what they could give     Live, LivePods, EachLive, NextUnit, NextUnitOn, NextUnitOf, Given
+//	  admission   Asks, Claimed, Admitted, Admit, Admissions; OpenAdmission is the engine's, once
 //	  promises    Promises, EachPromise, EachHold, Holds, Held, HeldFor, HoldFor, Void, Voided
 //	  change      Begin, Decisions, Freed; Follow is the engine's, once
 //	Statement   the one way to change a ledger
@@ -79,7 +80,7 @@ const (
 //	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
 //	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these
 //	Rules       who may have what, and take it from whom; nodes are not looked at
-//	  to have     Admit, CheckGates, FairShare, CompareGangs
+//	  to have     MustAsk, Vote, Refuse, Admit, CheckGates, FairShare, CompareGangs
 //	  to take     CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing
 //	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckGatesNow, OverAgain, CompareQueues, Detail, Risks; no action asks for these
@@ -89,7 +90,7 @@ const (
 //	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, ChoiceKey, AppendKinds, Awaits, Rated
 //	  the parts'  Limited; no action asks for these
 //	Session     what takes several of them
-//	  who         Pending, Waiting, NewGangQueue, StillReleasing
+//	  who         Unadmitted, Pending, Waiting, NewGangQueue, StillReleasing
 //	  decide      Accept, AcceptFor, Broken
 //	  the run     Settings, Aborted
 

@@ -23,6 +23,33 @@ type Profile struct {
 	// Neutralised switches off one extension point ("queue-order") or one plugin at one point ("priority/gang-order").
 	// It exists to prove that each of them matters.
 	Neutralised []string
+	// Faces are the faces whose gangs have a configuration of their own; a face that is not among them has only the above.
+	Faces []Face `json:",omitempty"`
+}
+
+// Face is the configuration of one face: what is done for its gangs, and what of its own rules them, besides all that rules all gangs. The session and its ledger are
+// one for all faces.
+type Face struct {
+	// Name is that of [cluster.Key].
+	Name string
+	// Actions are those done for its gangs, by the face's names: of the profile's actions, those for its gangs that are named here too; and the face's own. Nothing is
+	// placed for its gangs without allocate.
+	Actions []string
+	// Tiers are the face's own plugins.
+	Tiers [][]PluginUse
+}
+
+// allocate is the name of the action that places gangs, for a face as for all.
+const allocate = "allocate"
+
+// acts says whether an action is done for gangs of a face.
+func (p *Profile) acts(action, face string) bool {
+	for i := range p.Faces {
+		if f := &p.Faces[i]; f.Name == face {
+			return slices.Contains(f.Actions, action)
+		}
+	}
+	return true
 }
 
 // Uses says whether a plugin is in the profile.
@@ -61,17 +88,22 @@ func DefaultSettings() Settings {
 type PluginUse struct {
 	Name      string
 	Arguments policy.Arguments
+	// Off are the points at which it is not asked. They are those of a face's plugins.
+	Off []policy.Point `json:",omitempty"`
 }
 
 // Registry is every action and plugin a profile may name. It is a value: callers extend a copy.
 type Registry struct {
 	Actions map[string]func() Action
 	Plugins map[string][]policy.Factory
+	// Faces are the actions and plugins that the configuration of a face may name, by the face. An action of its own admits gangs, before all others; one
+	// without a maker is that of the same name which all faces share, or nothing yet.
+	Faces map[string]Registry
 }
 
 // Clone returns a registry that can be extended without changing r.
 func (r Registry) Clone() Registry {
-	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins)}
+	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins), Faces: maps.Clone(r.Faces)}
 }
 
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
@@ -80,6 +112,8 @@ type Engine struct {
 	profile Profile
 	actions []namedAction
 	plugins []namedPlugin
+	faces   map[string][][]namedPlugin // by name: their tiers
+	asked   []string                   // faces whose gangs have to be admitted
 	reasons map[string]*policy.Reason
 	places  placer.Cache
 	slabs   slabs
@@ -125,6 +159,9 @@ func New(p Profile, r Registry) (*Engine, error) {
 	for _, n := range p.Neutralised {
 		off[n] = true
 	}
+	if err := e.resolveFaces(r, off); err != nil {
+		return nil, err
+	}
 	seen, owners := map[string]bool{}, map[policy.Point]string{}
 	for _, name := range p.Actions {
 		f, ok := r.Actions[name]
@@ -147,33 +184,88 @@ func New(p Profile, r Registry) (*Engine, error) {
 				return nil, fmt.Errorf("profile: plugin %q is listed twice", use.Name)
 			}
 			seen["plugin "+use.Name] = true
-			plugin, strange := namedPlugin{name: use.Name}, map[string]int{} // arguments, and how many do not know them
-			for _, f := range factories {
-				open, unknown, err := f.New(use.Arguments)
-				if err != nil {
-					return nil, fmt.Errorf("profile: plugin %q: %w", use.Name, err)
+			plugin, err := e.build(use, factories, func(x policy.Extension) (bool, error) {
+				if owner := owners[x.Point]; x.Alone && owner != "" {
+					return false, fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, use.Name, x.Point)
 				}
-				for _, a := range unknown {
-					if strange[a]++; strange[a] == len(factories) {
-						e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q does not know argument %q; it has no effect", use.Name, a))
-					}
-				}
-				part := pluginPart{open: open}
-				for x := range f.Extensions() {
-					if owner := owners[x.Point]; x.Alone && owner != "" {
-						return nil, fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, use.Name, x.Point)
-					}
-					owners[x.Point] = use.Name
-					if !off[string(x.Point)] && !off[use.Name+"/"+string(x.Point)] {
-						part.at = append(part.at, x)
-					}
-				}
-				plugin.parts = append(plugin.parts, part)
+				owners[x.Point] = use.Name
+				return !off[string(x.Point)] && !off[use.Name+"/"+string(x.Point)], nil
+			})
+			if err != nil {
+				return nil, err
 			}
 			e.plugins = append(e.plugins, plugin)
 		}
 	}
 	return e, nil
+}
+
+// build builds a plugin out of its factories; at says of each of its points whether it is asked there.
+func (e *Engine) build(use PluginUse, factories []policy.Factory, at func(policy.Extension) (bool, error)) (namedPlugin, error) {
+	plugin, strange := namedPlugin{name: use.Name}, map[string]int{} // arguments, and how many do not know them
+	for _, f := range factories {
+		open, unknown, err := f.New(use.Arguments)
+		if err != nil {
+			return plugin, fmt.Errorf("profile: plugin %q: %w", use.Name, err)
+		}
+		for _, a := range unknown {
+			if strange[a]++; strange[a] == len(factories) {
+				e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q does not know argument %q; it has no effect", use.Name, a))
+			}
+		}
+		part := pluginPart{open: open}
+		for x := range f.Extensions() {
+			is, err := at(x)
+			if err != nil {
+				return plugin, err
+			}
+			if is {
+				part.at = append(part.at, x)
+			}
+		}
+		plugin.parts = append(plugin.parts, part)
+	}
+	return plugin, nil
+}
+
+// resolveFaces resolves the configurations of faces.
+func (e *Engine) resolveFaces(r Registry, off map[string]bool) error {
+	e.faces = map[string][][]namedPlugin{}
+	for _, face := range e.profile.Faces {
+		known, ok := r.Faces[face.Name]
+		if _, twice := e.faces[face.Name]; !ok || twice {
+			return fmt.Errorf("profile: face %q is not known, or there twice; known: %s", face.Name, strings.Join(sortedNames(r.Faces), ", "))
+		}
+		for i, name := range face.Actions {
+			f, ok := known.Actions[name]
+			switch {
+			case !ok:
+				return fmt.Errorf("profile: face %s: unknown action %q; known: %s", face.Name, name, strings.Join(sortedNames(known.Actions), ", "))
+			case f != nil && !slices.Contains(face.Actions[:i], name):
+				e.actions, e.asked = append(e.actions, namedAction{name, f()}), append(e.asked, face.Name)
+			}
+		}
+		tiers := make([][]namedPlugin, 0, len(face.Tiers))
+		for _, uses := range face.Tiers {
+			var tier []namedPlugin
+			for _, use := range uses {
+				factories, ok := known.Plugins[use.Name]
+				if !ok {
+					return fmt.Errorf("profile: face %s: unknown plugin %q; known: %s", face.Name, use.Name, strings.Join(sortedNames(known.Plugins), ", "))
+				}
+				plugin, err := e.build(use, factories, func(x policy.Extension) (bool, error) {
+					return !slices.Contains(use.Off, x.Point) && !off[string(x.Point)] && !off[face.Name+":"+use.Name+"/"+string(x.Point)], nil
+				})
+				if err != nil {
+					return err
+				}
+				tier = append(tier, plugin)
+			}
+			tiers = append(tiers, tier)
+		}
+		e.faces[face.Name] = tiers
+	}
+	return nil
 }
 
 // Profile returns what the engine was built from.
@@ -185,9 +277,11 @@ func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Key
 func (r Registry) Known() (map[string]*policy.Reason, error) {
 	known := map[string]*policy.Reason{}
 	all := policy.Reasons()
-	for _, name := range sortedNames(r.Plugins) {
-		for _, f := range r.Plugins[name] {
-			all = append(all, f.Reasons...)
+	for _, plugins := range r.plugins() {
+		for _, name := range sortedNames(plugins) {
+			for _, f := range plugins[name] {
+				all = append(all, f.Reasons...)
+			}
 		}
 	}
 	for _, reason := range all {
@@ -197,6 +291,15 @@ func (r Registry) Known() (map[string]*policy.Reason, error) {
 		known[reason.Key] = reason
 	}
 	return known, nil
+}
+
+// plugins are those of all, and those of each face by itself.
+func (r Registry) plugins() []map[string][]policy.Factory {
+	out := []map[string][]policy.Factory{r.Plugins}
+	for _, face := range sortedNames(r.Faces) {
+		out = append(out, r.Faces[face].Plugins)
+	}
+	return out
 }
 
 // NodesHelp returns what says of a key what [Reason.NodesHelp] says of the reason; yes of one that nobody knows: whoever wrote it thought

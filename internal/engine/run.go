@@ -20,6 +20,8 @@ type Result struct {
 	Void []string
 	// Answers are those that cost much, by question, to be remembered.
 	Answers map[string]cluster.RememberedAnswer
+	// Admitted are the gangs that were admitted, Begun those that had been and have started since.
+	Admitted, Begun []cluster.Key
 }
 
 // Stage is a part of a run that takes time.
@@ -136,13 +138,29 @@ func (s *Session) Pending() []*ledger.GangState {
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Ledger.Gang(gang.ID)
 		s.engine.trying(g)
-		if v := s.Rules.Admit(g); !v.Yes() {
+		v := s.Rules.Admit(g)
+		if v.Yes() && !s.engine.profile.acts(allocate, g.Key.Face) {
+			v = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoAllocate, Object: g.Key.String(), Detail: g.Key.Face}
+		}
+		if !v.Yes() {
 			s.Recorder.Diagnose(g, &recorder.Diagnosis{Verdict: v})
 			continue
 		}
 		out = append(out, g)
 	}
 	s.Recorder.Expect(len(out)) // something will be said of each
+	return out
+}
+
+// Unadmitted returns the gangs that have to be admitted before they can be tried, and can be, in ID order.
+func (s *Session) Unadmitted() []*ledger.GangState {
+	var out []*ledger.GangState
+	defer s.engine.trying(nil)
+	for gang := range s.Snap.PendingGangs() {
+		if g := s.Ledger.Gang(gang.ID); s.Rules.MustAsk(g) {
+			out = append(out, g)
+		}
+	}
 	return out
 }
 
@@ -154,6 +172,9 @@ func (s *Session) Waiting() []*ledger.GangState {
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Ledger.Gang(gang.ID)
 		s.engine.trying(g)
+		if !s.engine.profile.acts(s.Recorder.Action(), g.Key.Face) || !s.engine.profile.acts(allocate, g.Key.Face) {
+			continue
+		}
 		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.Nominated() || s.Placer.Limited(g) {
 			continue
 		}
@@ -203,6 +224,7 @@ func (s *Session) finish() Result {
 	}
 	var out Result
 	out.Trace, out.Stats, out.Answers = s.Recorder.Result(t)
+	out.Admitted, out.Begun = s.Ledger.Admissions()
 	return out
 }
 

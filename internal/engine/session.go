@@ -32,6 +32,9 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot) *Session
 	e.open(ps, policy.NewView(snap, s.Ledger, s.Recorder.Step))
 	s.Ledger.Follow(ps.Hooks())
 	s.Rules.Open()
+	if len(e.asked) > 0 {
+		s.Ledger.OpenAdmission(e.asked)
+	}
 	return s
 }
 
@@ -58,5 +61,20 @@ func (e *Engine) open(ps *policy.Plugins, v *policy.View) {
 			}
 		}
 		done()
+	}
+	ps.Faces = make(map[string][]*policy.Plugins, len(e.faces))
+	for face, tiers := range e.faces { // order: each by itself
+		for _, tier := range tiers {
+			own := &policy.Plugins{}
+			for _, np := range tier {
+				for _, part := range np.parts {
+					i := part.open(v)
+					for _, x := range part.at {
+						x.Bind(own, np.name, i)
+					}
+				}
+			}
+			ps.Faces[face] = append(ps.Faces[face], own)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -20,10 +21,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/profile/volcano"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 	"github.com/muster-scheduler/muster/internal/usage"
 )
@@ -46,8 +49,36 @@ func (s *Settings) profile() (engine.Profile, error) {
 			return engine.Profile{}, fmt.Errorf("%s: %w", s.SchedulerConf, err)
 		}
 	}
+	if s.VolcanoConf != "" {
+		file, err := s.volcanoFile()
+		if err != nil {
+			return engine.Profile{}, err
+		}
+		p.Faces = append(p.Faces, file.Face)
+	}
 	p.Settings.ConsolidationVictims, p.Settings.MovedAreFree, p.Settings.StaleGrace = s.MaxMoved, s.MovedAreFree, s.StaleGrace
 	return p, nil
+}
+
+// mostOfFile is how much of a file is read: enough to say that it is too long.
+const mostOfFile = 4 * volcano.MostBytes
+
+// volcanoFile reads Volcano's scheduler file.
+func (s *Settings) volcanoFile() (volcano.File, error) {
+	f, err := os.Open(s.VolcanoConf)
+	if err != nil {
+		return volcano.File{}, fmt.Errorf("--volcano-scheduler-conf: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostOfFile))
+	if err != nil {
+		return volcano.File{}, fmt.Errorf("--volcano-scheduler-conf: %w", err)
+	}
+	file, err := volcano.Parse(text, builtin.Registry())
+	if err != nil {
+		return volcano.File{}, fmt.Errorf("--volcano-scheduler-conf: %s: %w", s.VolcanoConf, err)
+	}
+	return file, nil
 }
 
 // lease is the times of Leases.

@@ -174,6 +174,9 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 			return nil, fmt.Errorf("--volcano-scheduler-name: %q must be a name, and none of --scheduler-name: a pod is of one face", name)
 		}
 	}
+	if s.VolcanoConf != "" && len(s.VolcanoNames) == 0 {
+		return nil, fmt.Errorf("--volcano-scheduler-conf: there are no gangs of Volcano's without --volcano-scheduler-name")
+	}
 	p := &process{
 		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
 		dog: app.NewWatchdog(s.HungAfter),
@@ -414,6 +417,15 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	e, err := engine.New(prof, p.actions())
 	if err != nil {
 		return nil, err
+	}
+	if p.VolcanoConf != "" {
+		file, err := p.volcanoFile()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range file.Told {
+			p.log.Info("Volcano's scheduler file was understood in part", "file", p.VolcanoConf, "problem", f.Error())
+		}
 	}
 	for _, w := range e.Warnings {
 		p.log.Info("the profile was understood in part", "problem", w)

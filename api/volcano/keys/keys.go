@@ -70,6 +70,10 @@ const (
 const (
 	// Preemptable is "true" or "false" (annotation or label).
 	Preemptable = "volcano.sh/preemptable"
+	// SLAWaitingTime, on a PodGroup, is how long it waits to be admitted at most, in Go's words (1h30m). The older key counts where the newer is not there.
+	SLAWaitingTime = "volcano.sh/sla-waiting-time"
+	// SLAWaitingTimeOlder is the older key.
+	SLAWaitingTimeOlder = "sla-waiting-time"
 	// CooldownTime is how long after its start a pod is left alone (annotation or label).
 	CooldownTime = "volcano.sh/cooldown-time"
 	// RevocableZone is "*" on what may run on nodes that are lent for a time; on such a node it is the zone's name (label).

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,16 +48,51 @@ func Gang(pg *v1beta1.PodGroup, value func(class string) (priority int32, known 
 		// Whoever made the pods says what becomes of a gang that has lost some.
 		StaleGrace: cluster.Maybe[time.Duration]{Set: true, Value: -1},
 	}
+	if least := pg.Spec.MinResources; least != nil {
+		g.Asks = minimum(*least)
+	}
+	if d, err := waitingTime(pg); err == nil && d > 0 {
+		g.AdmitAfter = cluster.Maybe[time.Duration]{Set: true, Value: d}
+	}
 	if problem != "" {
 		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
 	}
 	return g
 }
 
+// minimum is what a PodGroup's minResources ask for: amounts of quotas (how many objects, and what is requested or limited in all) say the same again, and count for
+// nothing here. It is never nil.
+func minimum(list corev1.ResourceList) []cluster.Quantity {
+	kept := corev1.ResourceList{}
+	for name, q := range list { // order: the result is a map
+		if text := string(name); !strings.HasPrefix(text, "count/") && !strings.HasPrefix(text, "requests.") && !strings.HasPrefix(text, "limits.") {
+			kept[name] = q
+		}
+	}
+	return core.Amounts(kept)
+}
+
+// waitingTime is how long a PodGroup says that it waits to be admitted at most, 0 for nothing.
+func waitingTime(pg *v1beta1.PodGroup) (time.Duration, error) {
+	for _, key := range [...]string{keys.SLAWaitingTime, keys.SLAWaitingTimeOlder} {
+		if text, said := pg.Annotations[key]; said {
+			d, err := time.ParseDuration(text)
+			if err != nil || d <= 0 {
+				return 0, fmt.Errorf("metadata.annotations[%s] is %q; it must be a duration above 0, such as 1h30m: it is overlooked", key, brief(text))
+			}
+			return d, nil
+		}
+	}
+	return 0, nil
+}
+
 // Unheeded says what of pg is overlooked, for its owner to know; "" for nothing.
 func Unheeded(pg *v1beta1.PodGroup) string {
 	if t := pg.Spec.NetworkTopology; t != nil && t.Mode == v1beta1.SoftNetworkTopologyMode {
 		return "PodGroup " + pg.Namespace + "/" + pg.Name + ": spec.networkTopology is soft, which is not honoured yet: its pods may go anywhere"
+	}
+	if _, err := waitingTime(pg); err != nil {
+		return "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + err.Error()
 	}
 	return ""
 }

@@ -38,7 +38,7 @@ func Root() cluster.QueueState {
 
 // Queue returns the event that makes the model know q as it is, and what is wrong with its numbers ("" for nothing).
 //
-// The larger of deserved and guarantee is its quota, capability its limit, weight its weight over quota in every dimension. A queue whose parent is not said is
+// The larger of deserved and guarantee is its quota, what is guaranteed its guarantee, capability its limit, weight its weight over quota in every dimension. A queue whose parent is not said is
 // below root. It takes nothing new unless its state is Open, or not said yet. A negative amount counts as 0.
 //
 // Not honoured yet are that a guarantee is kept free while nobody asks for it, reclaimable, extendClusters, affinity, dequeueStrategy and the annotations of
@@ -74,6 +74,9 @@ func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 	for _, dim := range dimensions(deserved, guarantee, limit) {
 		if d := max(deserved[dim], guarantee[dim]); d > 0 {
 			st.Quota = append(st.Quota, cluster.Quantity{Name: dim, Value: d})
+		}
+		if x := guarantee[dim]; x > 0 {
+			st.Guarantee = append(st.Guarantee, cluster.Quantity{Name: dim, Value: x})
 		}
 		if x, bounded := limit[dim]; bounded {
 			st.Limit = append(st.Limit, cluster.Quantity{Name: dim, Value: x})

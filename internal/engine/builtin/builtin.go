@@ -28,6 +28,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/subgrouporder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
@@ -70,8 +71,38 @@ func Registry() engine.Registry {
 			// Where KAI's search for victims looks. Package solver has one search, which needs no such hints.
 			"sg-nodelocalgreedy": {mute}, "sg-multinodegang": {mute},
 		},
+		Faces: map[string]engine.Registry{VolcanosFace: volcanos()},
 	}
 }
+
+// VolcanosFace is the face whose configuration is Volcano's.
+const VolcanosFace = "volcano"
+
+// volcanos are the actions and plugins that a scheduler file of Volcano's may name. Those without a maker, and without a point, have no part of their own: the session
+// does for all gangs what they are for, or nothing yet.
+func volcanos() engine.Registry {
+	r := engine.Registry{
+		Actions: map[string]func() engine.Action{"enqueue": func() engine.Action { return actions.Enqueue{} }},
+		Plugins: map[string][]policy.Factory{
+			votes.Overcommit: {votes.OvercommitFactory}, votes.Proportion: {votes.ProportionFactory}, votes.Capacity: {votes.CapacityFactory}, votes.SLA: {votes.SLAFactory},
+		},
+	}
+	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
+		r.Actions[name] = nil
+	}
+	for _, name := range []string{
+		"drf", "gang", "deviceshare", "predicates", "priority", "nodeorder", "conformance", "binpack", "resource-strategy-fit", "tdm", "task-topology", "numa-aware", "cdp",
+		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
+	} {
+		r.Plugins[name] = []policy.Factory{silent}
+	}
+	return r
+}
+
+// silent is mute, and takes any arguments.
+var silent = policy.Makes(func(policy.Arguments) (func(*policy.View) struct{}, []string, error) {
+	return func(*policy.View) struct{} { return struct{}{} }, nil, nil
+})
 
 // mute is a plugin that a decision does not depend on: it has no point.
 var mute = policy.Is(struct{}{})

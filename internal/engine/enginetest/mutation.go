@@ -53,6 +53,16 @@ func Mutations(r engine.Registry) ([]Mutation, error) {
 			}
 		}
 	}
+	for _, face := range slices.Sorted(maps.Keys(r.Faces)) {
+		for _, name := range slices.Sorted(maps.Keys(r.Faces[face].Plugins)) {
+			for _, f := range r.Faces[face].Plugins[name] {
+				for _, p := range f.Points {
+					pair := face + ":" + name + "/" + string(p)
+					out = append(out, Mutation{Name: "plugin " + pair, Neutralised: []string{pair}})
+				}
+			}
+		}
+	}
 	for _, f := range fields() {
 		out = append(out, Mutation{Name: "field " + f.name, Object: f.off})
 	}
@@ -66,6 +76,7 @@ func optionMutations() []Mutation {
 		{Name: "option scheduler-names", Options: func(o *Options) { o.SchedulerNames = nil }},
 		{Name: "option restrict-gpu", Options: func(o *Options) { o.RestrictGPU = "" }},
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
+		{Name: "option volcano-config", Options: func(o *Options) { o.VolcanoConfig = "" }},
 		{Name: "option volcano", Options: func(o *Options) { o.Volcano = false }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
 		{Name: "option consolidation-victims", Options: func(o *Options) { o.ConsolidationVictims = "" }},

@@ -12,6 +12,7 @@ import (
 // Names of sections.
 const (
 	sectionConfig  = "config"
+	sectionVolcano = "volcano-config"
 	sectionShard   = "shard"
 	sectionShards  = "shards"
 	sectionOptions = "options"
@@ -48,6 +49,8 @@ type Options struct {
 	Shard  []statement
 	// Shards are several shards of one cluster instead: each by its name, which is its node pool, with its settings.
 	Shards []statement
+	// VolcanoConfig is Volcano's scheduler file, "" for none.
+	VolcanoConfig string
 	// SchedulerNames make a pod ours; the first is the one that scenario pods get. Default: kai-scheduler.
 	SchedulerNames []string
 	// RestrictGPU and RestrictCPU are the worker labels of restricted nodes, "" for none.
@@ -82,6 +85,8 @@ func Parse(name string, text []byte) (*Scenario, error) {
 		switch f.Name {
 		case sectionConfig:
 			sc.Options.Config = text
+		case sectionVolcano:
+			sc.Options.VolcanoConfig = text
 		case sectionYAML:
 			sc.steps = append(sc.steps, step{kind: sectionYAML, manifests: text, line: f.Name})
 		case sectionShard, sectionShards, sectionOptions, sectionCluster, sectionRun:
@@ -112,7 +117,7 @@ func Parse(name string, text []byte) (*Scenario, error) {
 				return nil, fail(fmt.Errorf("a want section follows a run section"))
 			}
 		default:
-			return nil, fail(fmt.Errorf("no section has this name; known: config, shard, shards, options, cluster, yaml, run, want"))
+			return nil, fail(fmt.Errorf("no section has this name; known: config, volcano-config, shard, shards, options, cluster, yaml, run, want"))
 		}
 	}
 	given := 0

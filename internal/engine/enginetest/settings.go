@@ -9,7 +9,9 @@ import (
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/profile/volcano"
 )
 
 // Names are the scheduler names that make a pod ours; the first is the one scenario pods get.
@@ -44,6 +46,13 @@ func (o *Options) Profile() (engine.Profile, error) {
 		p.Settings.StaleGrace = time.Duration(d.Nanoseconds())
 	}
 	p.Settings.MovedAreFree = !o.MovedCount
+	if o.VolcanoConfig != "" {
+		file, err := volcano.Parse([]byte(o.VolcanoConfig), builtin.Registry())
+		if err != nil {
+			return p, fmt.Errorf("section %s: %w", sectionVolcano, err)
+		}
+		p.Faces = append(p.Faces, file.Face)
+	}
 	return p, nil
 }
 

@@ -1,7 +1,10 @@
 package enginetest
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
@@ -43,6 +46,9 @@ func inVolcanos(s *statement, objects []Object) ([]Object, error) {
 			if o.Spec.MinSubGroup != nil { // min= beside sets
 				pg.Spec.MinMember = *o.Spec.MinSubGroup
 			}
+			if err := admission(s, pg); err != nil {
+				return nil, err
+			}
 			objects[i] = pg
 		case *v1.Pod:
 			o.Spec.SchedulerName = keys.SchedulerName
@@ -55,6 +61,26 @@ func inVolcanos(s *statement, objects []Object) ([]Object, error) {
 		}
 	}
 	return objects, nil
+}
+
+// admission fills what bears on whether a PodGroup is admitted: asks=RESOURCE:AMOUNT[,…] is minResources, sla=DURATION how long it waits at most.
+func admission(s *statement, pg *v1beta1.PodGroup) error {
+	if s.has("asks") {
+		list := v1.ResourceList{}
+		for _, one := range strings.Split(s.text("asks", ""), ",") {
+			name, amount, _ := strings.Cut(one, ":")
+			q, err := resource.ParseQuantity(amount)
+			if err != nil {
+				return s.errorf("asks=%s: want RESOURCE:AMOUNT", one)
+			}
+			list[v1.ResourceName(name)] = q
+		}
+		pg.Spec.MinResources = &list
+	}
+	if wait := s.text("sla", ""); wait != "" {
+		pg.Annotations = map[string]string{keys.SLAWaitingTime: wait}
+	}
+	return nil
 }
 
 // groupOf is the name of the PodGroup that a pod names, of whichever face; "" for none.
@@ -70,6 +96,8 @@ func volcanoFields() []field {
 	return []field{
 		on("PodGroup.scheduling.volcano.sh.spec.minMember", func(g *v1beta1.PodGroup) { g.Spec.MinMember = 0 }),
 		on("PodGroup.scheduling.volcano.sh.spec.minTaskMember", func(g *v1beta1.PodGroup) { g.Spec.MinTaskMember = nil }),
+		on("PodGroup.scheduling.volcano.sh.spec.minResources", func(g *v1beta1.PodGroup) { g.Spec.MinResources = nil }),
+		on("PodGroup.scheduling.volcano.sh.metadata.annotations["+keys.SLAWaitingTime+"]", func(g *v1beta1.PodGroup) { delete(g.Annotations, keys.SLAWaitingTime) }),
 		on("PodGroup.scheduling.volcano.sh.spec.queue", func(g *v1beta1.PodGroup) { g.Spec.Queue = "" }),
 		on("PodGroup.scheduling.volcano.sh.spec.priorityClassName", func(g *v1beta1.PodGroup) { g.Spec.PriorityClassName = "" }),
 		on("Queue.scheduling.volcano.sh.spec.weight", func(q *v1beta1.Queue) { q.Spec.Weight = 0 }),

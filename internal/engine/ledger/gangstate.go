@@ -44,6 +44,7 @@ type setState struct {
 	binding   int32           // the part of active that was decided by an earlier run and is not bound yet
 	alive     int32           // pods that run or may run, gated ones apart
 	gated     int32
+	unfit     int32           // the part of alive that waits and is larger than any node, where somebody has asked
 	finished  int32           // pods that ended well and are on record
 	need      int32           // of a leaf, how many with room satisfy it: its minimum, less who finished; see [cluster.Set.Need]
 	held      []cluster.PodID // active pods of the snapshot on known nodes, in pod order; built on demand, see buildHeld

@@ -37,6 +37,8 @@ type Ledger struct {
 	charged   []*QueueLedger    // every leaf whose shares changed, in order: orders of queues catch up from here
 	total     cluster.Resources // TotalLater, when that much of touched had happened
 	totalOf   int
+
+	admissions admissions
 }
 
 // decision is where a pod of this run went.

@@ -89,6 +89,7 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	victim-tier          VictimTier         largest
 //	queue-gate           QueueGate          all must agree; the first no is the verdict
 //	fixed-quota          FixedQuota         one yes is enough
+//	admission-vote       AdmissionVote      a no ends it; after a tier with a yes no later one is asked; no vote means yes
 //	pod-gate             PodGate            all must agree; the first no is the verdict
 //	node-sets            NodeSets           first that narrows a set
 //	node-static          NodeStatic         all must agree; cached per class and node
@@ -119,6 +120,7 @@ var extensions = []Extension{
 	many("victim-tier", func(ps *Plugins) *[]VictimTier { return &ps.Tiers }),
 	naming("queue-gate", func(ps *Plugins) *[]Named[QueueGate] { return &ps.QueueGates }),
 	naming("fixed-quota", func(ps *Plugins) *[]Named[FixedQuota] { return &ps.FixedQuota }),
+	naming("admission-vote", func(ps *Plugins) *[]Named[AdmissionVote] { return &ps.Votes }),
 	naming("pod-gate", func(ps *Plugins) *[]Named[PodGate] { return &ps.PodGates }),
 	naming("node-sets", func(ps *Plugins) *[]Named[NodeSets] { return &ps.NodeSets }),
 	naming("node-static", func(ps *Plugins) *[]Named[NodeStatic] { return &ps.Statics }),

@@ -21,6 +21,7 @@ type Plugins struct {
 	QueueGates   []Named[QueueGate]
 	FixedQuota   []Named[FixedQuota]
 	PodGates     []Named[PodGate]
+	Votes        []Named[AdmissionVote]
 	NodeSets     []Named[NodeSets]
 	Statics      []Named[NodeStatic]
 	Filters      []Named[NodeFilter]
@@ -35,6 +36,32 @@ type Plugins struct {
 	deviceOrder []DeviceOrder
 	observers   []Observer
 	Closers     []Named[Closer]
+
+	// Faces are what the tiers of a face's own have to say of its gangs, by its name.
+	Faces map[string][]*Plugins
+}
+
+// Vote asks a face's tiers whether a gang of it is admitted: whoever rejects ends it; after a tier in which somebody permits, no later one is asked; with no vote it
+// is. wake is when time alone may change a no, 0 for never.
+func (ps *Plugins) Vote(face string, g *ledger.GangState, asks cluster.Resources) (no Verdict, wake cluster.Instant) {
+	for _, tier := range ps.Faces[face] {
+		permitted := false
+		for _, p := range tier.Votes {
+			vote, v := p.It.VoteAdmission(g, asks)
+			switch {
+			case vote == Reject && no.Yes():
+				v.Plugin, no = p.Name, v
+			case vote == Permit:
+				permitted = true
+			case vote == Abstain && !v.WakeAt.IsZero() && (wake.IsZero() || v.WakeAt.Before(wake)):
+				wake = v.WakeAt
+			}
+		}
+		if !no.Yes() || permitted {
+			return no, wake
+		}
+	}
+	return Verdict{}, wake
 }
 
 // Hooks are the points that the ledger asks and tells.

@@ -110,6 +110,22 @@ type FixedQuota interface {
 	OverFixed(q cluster.QueueID, freed cluster.Resources) bool
 }
 
+// Vote is what a plugin says of a gang that asks to be admitted.
+type Vote int8
+
+// The votes.
+const (
+	Abstain Vote = iota // others decide
+	Permit              // no later tier is asked, unless somebody of this one or an earlier one rejects
+	Reject              // it is not admitted
+)
+
+// AdmissionVote votes on a gang that asks to be admitted, for asks, what its minimum needs. What was admitted before, in this run too, is in
+// View.Claimed. The verdict says why it is rejected; of another vote its WakeAt is when time alone changes it, 0 for never.
+type AdmissionVote interface {
+	VoteAdmission(g *ledger.GangState, asks cluster.Resources) (Vote, Verdict)
+}
+
 // PodGate says whether a pod of this class could run anywhere at all; it is asked once per class and run.
 type PodGate interface {
 	CheckPod(c *cluster.Class, namespace string) Verdict

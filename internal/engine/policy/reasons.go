@@ -11,11 +11,13 @@ var (
 		}
 		return v.Fill("room for {have} of the {need} pods that must start together[ in {object}][ ({partial})]")
 	}, Unblock: UnblockRoom}
-	ReasonQueueMissing    = &Reason{Key: "QueueDoesNotExist", Text: "queue {object:q} does not exist", Unblock: UnblockQueue, Untried: true}
-	ReasonQueueNotLeaf    = &Reason{Key: "QueueNotLeaf", Text: "queue {object:q} has child queues; work belongs in a leaf", Unblock: UnblockLeaf, Untried: true}
-	ReasonQueueClosed     = &Reason{Key: "QueueClosed", Text: "queue {object:q}: {detail}", Unblock: UnblockOpen, Untried: true}
-	ReasonQueueBroken     = &Reason{Key: "QueueTreeBroken", Text: "queue {object:q}: {detail}", Unblock: UnblockTree, Untried: true}
-	ReasonGangInvalid     = &Reason{Key: "InvalidGang", Text: "{detail}", Unblock: UnblockGang, Untried: true}
+	ReasonQueueMissing = &Reason{Key: "QueueDoesNotExist", Text: "queue {object:q} does not exist", Unblock: UnblockQueue, Untried: true}
+	ReasonQueueNotLeaf = &Reason{Key: "QueueNotLeaf", Text: "queue {object:q} has child queues; work belongs in a leaf", Unblock: UnblockLeaf, Untried: true}
+	ReasonQueueClosed  = &Reason{Key: "QueueClosed", Text: "queue {object:q}: {detail}", Unblock: UnblockOpen, Untried: true}
+	ReasonQueueBroken  = &Reason{Key: "QueueTreeBroken", Text: "queue {object:q}: {detail}", Unblock: UnblockTree, Untried: true}
+	ReasonGangInvalid  = &Reason{Key: "InvalidGang", Text: "{detail}", Unblock: UnblockGang, Untried: true}
+	// ReasonNoAllocate: the configuration of the gang's face has no action that places gangs
+	ReasonNoAllocate      = &Reason{Key: "NoAllocate", Text: "the configuration for {detail} has no action that places gangs", Unblock: UnblockSettings, Untried: true}
 	ReasonGangNotReady    = &Reason{Key: "GangNotReady", Text: "{have} of {need} pods needed exist", Unblock: UnblockPods, Untried: true}
 	ReasonGated           = &Reason{Key: "SchedulingGated", Text: "{have} pods have scheduling gates", Unblock: UnblockGates, Untried: true}
 	ReasonUnknownSubgroup = &Reason{Key: "UnknownSubgroup", Text: "pod {object} asks for subgroup {detail:q}, which the gang does not have", Unblock: UnblockSubgroup, Untried: true}
@@ -52,7 +54,7 @@ var (
 // Reasons are those of this package.
 func Reasons() []*Reason {
 	return []*Reason{
-		ReasonInsufficient, ReasonNoSharedDevice, ReasonGangNoRoom, ReasonQueueMissing, ReasonQueueNotLeaf, ReasonQueueClosed, ReasonQueueBroken, ReasonGangInvalid,
+		ReasonInsufficient, ReasonNoSharedDevice, ReasonGangNoRoom, ReasonQueueMissing, ReasonQueueNotLeaf, ReasonQueueClosed, ReasonQueueBroken, ReasonGangInvalid, ReasonNoAllocate,
 		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
 		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
 		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,

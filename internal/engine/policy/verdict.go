@@ -74,38 +74,40 @@ type Unblock int8
 
 // What another node might lift, or what no gang waits for by itself.
 const (
-	UnblockUnknown  Unblock = iota
-	UnblockNode             // something about the node, or another one
-	UnblockRoom             // places for pods
-	UnblockSize             // a node larger than any
-	UnblockFirst            // a node: there is none
-	UnblockTogether         // places together, or not to require that
-	UnblockTime             // until WakeAt, or somebody else's minimum
-	UnblockTurn             // the next run
-	UnblockPriority         // a higher one
-	UnblockShare            // a larger fair share for the queue
+	UnblockUnknown   Unblock = iota
+	UnblockNode              // something about the node, or another one
+	UnblockRoom              // places for pods
+	UnblockSize              // a node larger than any
+	UnblockFirst             // a node: there is none
+	UnblockTogether          // places together, or not to require that
+	UnblockTime              // until WakeAt, or somebody else's minimum
+	UnblockTurn              // the next run
+	UnblockPriority          // a higher one
+	UnblockShare             // a larger fair share for the queue
+	UnblockAdmission         // room that may be laid claim to: another node, a queue that may have more, or others that end
 )
 
 // What no node lifts.
 const (
-	UnblockGang       Unblock = iota + UnblockShare + 1 // what its spec says wrongly
-	UnblockConstraint                                   // its topology constraint, or the topology
-	UnblockFeature                                      // what its pods ask for and nobody gives
-	UnblockPods                                         // more of them
-	UnblockGates                                        // their scheduling gates
-	UnblockSubgroup                                     // the name of a subgroup that its pods bear
-	UnblockRetry                                        // to forget the attempt that stopped it
-	UnblockQueue                                        // a queue of the name, or another one for the gang
-	UnblockLeaf                                         // a queue below the gang's
-	UnblockTree                                         // the queues above
-	UnblockOpen                                         // a queue that is opened, or another one for the gang
-	UnblockLimit                                        // a higher one
-	UnblockQuota                                        // a higher one
-	UnblockDepth                                        // fewer gangs before it, or a greater depth
-	UnblockConfigMap                                    // one that does not exist
-	UnblockObject                                       // another object that it names, made or mended
-	UnblockBind                                         // the next try of a bind, at WakeAt
-	UnblockStart                                        // nothing: it has room, and what is under way ends
+	UnblockGang       Unblock = iota + UnblockAdmission + 1 // what its spec says wrongly
+	UnblockConstraint                                       // its topology constraint, or the topology
+	UnblockFeature                                          // what its pods ask for and nobody gives
+	UnblockPods                                             // more of them
+	UnblockGates                                            // their scheduling gates
+	UnblockSubgroup                                         // the name of a subgroup that its pods bear
+	UnblockRetry                                            // to forget the attempt that stopped it
+	UnblockQueue                                            // a queue of the name, or another one for the gang
+	UnblockLeaf                                             // a queue below the gang's
+	UnblockTree                                             // the queues above
+	UnblockOpen                                             // a queue that is opened, or another one for the gang
+	UnblockLimit                                            // a higher one
+	UnblockQuota                                            // a higher one
+	UnblockDepth                                            // fewer gangs before it, or a greater depth
+	UnblockConfigMap                                        // one that does not exist
+	UnblockObject                                           // another object that it names, made or mended
+	UnblockBind                                             // the next try of a bind, at WakeAt
+	UnblockSettings                                         // the configuration
+	UnblockStart                                            // nothing: it has room, and what is under way ends
 )
 
 // Verdict is a typed answer. The zero Verdict is yes.

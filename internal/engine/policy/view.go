@@ -68,6 +68,9 @@ func (v *View) MaxQueueID() int { return v.ledger.MaxQueueID() }
 // Queues returns the live ledgers of all sound queues, and of what stands for others; parents before children.
 func (v *View) Queues() []*ledger.QueueLedger { return v.ledger.Queues() }
 
+// Claimed is Ledger.Claimed.
+func (v *View) Claimed(q *ledger.QueueLedger) ledger.Claims { return v.ledger.Claimed(q) }
+
 // Members is Ledger.Members.
 func (v *View) Members(g *ledger.GangState, set int32, f func(cluster.NodeID)) {
 	v.ledger.Members(g, set, f)

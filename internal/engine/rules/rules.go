@@ -21,6 +21,8 @@ type Rules struct {
 	aged          []cluster.Instant       // the moments that a gang may have waited at or not, sorted; nil until asked for
 	excess        map[cluster.GangID]bool // see Yields
 	detail        policy.Detail           // that was asked for last
+
+	refused map[cluster.GangID]*policy.Verdict // who is not admitted, and why
 }
 
 // New returns the rules of a run, by what its plugins say.
@@ -57,6 +59,7 @@ func (ru *Rules) Detail(op ledger.Op) policy.Detail {
 func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 	stray := g.Stray()
 	postponed, wake := g.Postponed()
+	refused := ru.refused[g.ID]
 	switch {
 	case g.Invalid != "":
 		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
@@ -64,6 +67,8 @@ func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 		return noQueue(g)
 	case g.GaveUp:
 		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonGaveUp, Object: g.Key.String()}
+	case refused != nil:
+		return *refused
 	case !g.Ready(), len(g.Pods) == 0:
 		have, gated := g.Count()
 		if gated > 0 {
@@ -92,6 +97,33 @@ func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 		return policy.Verdict{Code: policy.Wait, Reason: policy.ReasonBinding, Object: g.Key.String(), Have: int64(g.Binding()), WakeAt: cluster.Forever}
 	}
 	return policy.Verdict{}
+}
+
+// MustAsk says whether a gang that waits has to be admitted and can be: it is in order, and has a queue to ask in.
+func (ru *Rules) MustAsk(g *ledger.GangState) bool {
+	return !ru.ledger.Admitted(g) && g.Invalid == "" && g.HasQueue() && !g.GaveUp
+}
+
+// Vote admits a gang that has to be, unless somebody is against it; then no is why it waits. One whose minimum asks for nothing is admitted unasked. wake is when time
+// alone may change a no, 0 for never.
+func (ru *Rules) Vote(g *ledger.GangState) (no *policy.Verdict, wake cluster.Instant) {
+	asks := ru.ledger.Asks(g.Gang)
+	if asks != nil {
+		if v, wake := ru.points.Vote(g.Key.Face, g, asks); !v.Yes() {
+			ru.Refuse(g, &v)
+			return &v, wake
+		}
+	}
+	ru.ledger.Admit(g, asks)
+	return nil, cluster.Instant{}
+}
+
+// Refuse has a gang wait that has to be admitted, and no be why.
+func (ru *Rules) Refuse(g *ledger.GangState, no *policy.Verdict) {
+	if ru.refused == nil {
+		ru.refused = map[cluster.GangID]*policy.Verdict{}
+	}
+	ru.refused[g.ID] = no
 }
 
 // noQueue says why a gang has no queue to ask in.

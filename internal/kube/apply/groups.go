@@ -173,7 +173,7 @@ func (g *Groups) serve(ctx context.Context, gang object) error {
 // statusOf returns the status of a gang that waits for that reason, nil if it does not. settled says that it has for a while; before, only the phase depends on it.
 //
 // Of the pods with a place, and those that have ended, as many as the minimum make the gang Running, or Completed when all have ended; fewer, while some run and
-// the rest waits, make it Unknown. A gang that waits for its queue, or is not in order, is Pending: it is not admitted. All others are Inqueue.
+// the rest waits, make it Unknown. A gang that waits for its queue or to be admitted, or is not in order, is Pending: it is not admitted. All others are Inqueue.
 func statusOf(snap *cluster.Snapshot, gang *cluster.Gang, reason *policy.Reason, text string, settled bool) volcano.Status {
 	s := volcano.Status{Settled: settled}
 	placed, promised := int32(0), int32(0)
@@ -214,8 +214,11 @@ func statusOf(snap *cluster.Snapshot, gang *cluster.Gang, reason *policy.Reason,
 	return s
 }
 
-// refused says of a reason that the gang may not start whatever room there is: it is not admitted.
+// refused says of a reason that the gang is not admitted: by its queue, because it is not in order, or by a vote.
 func refused(r *policy.Reason) bool {
+	if r != nil && r.Unblock == policy.UnblockAdmission {
+		return true
+	}
 	switch r {
 	case policy.ReasonQueueMissing, policy.ReasonQueueNotLeaf, policy.ReasonQueueBroken, policy.ReasonQueueClosed, policy.ReasonGangInvalid:
 		return true

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/kubetest"
@@ -37,6 +38,8 @@ func TestPhases(t *testing.T) {
 		{"just made", nil, policy.ReasonGangNotReady, false, v1beta1.PodGroupInqueue, ""},
 		{"its queue is closed", nil, policy.ReasonQueueClosed, true, v1beta1.PodGroupPending, "QueueClosed"},
 		{"its queue was closed just now", nil, policy.ReasonQueueClosed, false, v1beta1.PodGroupPending, ""},
+		{"not let in", nil, votes.ReasonOvercommitted, true, v1beta1.PodGroupPending, "Overcommitted"},
+		{"its queue is full", []cluster.Phase{cluster.Pending}, votes.ReasonQueueFull, true, v1beta1.PodGroupPending, "QueueFull"},
 		{"wrong", nil, policy.ReasonGangInvalid, true, v1beta1.PodGroupPending, "InvalidGang"},
 		{"without room", []cluster.Phase{cluster.Pending, cluster.Pending, cluster.Pending}, room, true, v1beta1.PodGroupInqueue, v1beta1.NotEnoughResourcesReason},
 		{"over a limit", []cluster.Phase{cluster.Pending, cluster.Pending, cluster.Pending}, proportion.ReasonOverLimit, true, v1beta1.PodGroupInqueue, v1beta1.NotEnoughResourcesReason},

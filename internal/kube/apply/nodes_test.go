@@ -24,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 )
@@ -38,7 +39,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		policy.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
 		topology.ReasonTopologyLevel, dynamicresources.ReasonClaimMissing, dynamicresources.ReasonClaimBroken, dynamicresources.ReasonClaimQueue, dynamicresources.ReasonClaimFull,
 		dynamicresources.ReasonDeviceClassMissing, filters.ReasonVolumeClaimMissing, filters.ReasonVolumeClaimBroken, filters.ReasonVolumeInUse,
-		policy.ReasonPostponed, policy.ReasonBinding, policy.ReasonReleasing,
+		policy.ReasonNoAllocate, policy.ReasonPostponed, policy.ReasonBinding, policy.ReasonReleasing,
 	}
 	yes := []*engine.Reason{
 		nil, policy.ReasonInsufficient, policy.ReasonNoSharedDevice, predicates.ReasonNoDeviceMemory, policy.ReasonGangNoRoom,
@@ -47,6 +48,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
 		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
+		votes.ReasonOvercommitted, votes.ReasonQueueFull,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
 		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,

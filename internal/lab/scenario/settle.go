@@ -108,16 +108,24 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 	if b.options.Shard != nil {
 		return nil, nil, fmt.Errorf("settle with a shard section: the operator turns shards into files, and is not here")
 	}
-	if b.options.Config == "" {
+	if b.options.Config == "" && b.options.VolcanoConfig == "" {
 		return s, func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", "muster-scenario-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the configuration: %w", err)
 	}
-	s.SchedulerConf = filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(s.SchedulerConf, []byte(b.options.Config), 0o600); err != nil {
-		return nil, nil, fmt.Errorf("write the configuration: %w", err)
+	for name, file := range map[string]struct { // order: each is written by itself
+		text string
+		into *string
+	}{"config.yaml": {b.options.Config, &s.SchedulerConf}, "volcano.yaml": {b.options.VolcanoConfig, &s.VolcanoConf}} {
+		if file.text == "" {
+			continue
+		}
+		*file.into = filepath.Join(dir, name)
+		if err := os.WriteFile(*file.into, []byte(file.text), 0o600); err != nil {
+			return nil, nil, fmt.Errorf("write the configuration: %w", err)
+		}
 	}
 	return s, func() { _ = os.RemoveAll(dir) }, nil
 }

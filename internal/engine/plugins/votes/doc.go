@@ -1,0 +1,44 @@
+// Package votes is how Volcano's plugins vote on who is admitted: overcommit, proportion, capacity and sla. The formulas are those of Volcano's documentation.
+//
+// Amounts are integers in the model's units. There is one rule of rounding: a product with a factor is cut to the unit below, and the factor, a decimal number, is taken
+// in millionths, cut likewise.
+//
+// What is asked for is what a gang's minimum asks for; only the dimensions that it asks for are looked at, and slots for pods are not. The cluster is all nodes that are
+// known, whether they take pods or not.
+package votes
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+)
+
+// The reasons that this package says.
+var (
+	ReasonOvercommitted = &policy.Reason{
+		Key: "Overcommitted", Unblock: policy.UnblockAdmission, Untried: true,
+		Text: "not admitted: its minimum asks for {need} {dim}, and {have} are left of what the cluster lets in at a time; it goes on when nodes are added, or others that were let in have ended",
+	}
+	ReasonQueueFull = &policy.Reason{
+		Key: "QueueFull", Unblock: policy.UnblockAdmission, Untried: true,
+		Text: "not admitted: its minimum asks for {need} {dim}, and {have} are left of what queue {object} may have; it goes on when others of the queue have ended, or the queue may have more",
+	}
+)
+
+// total is what all nodes have.
+func total(snap *cluster.Snapshot) cluster.Resources {
+	out := make(cluster.Resources, snap.Dims.Len())
+	for _, id := range snap.NodeOrder {
+		out.AddCapped(snap.Node(id).Allocatable)
+	}
+	return out
+}
+
+// short returns the first dimension that is asked for and in which it is more than there is.
+func short(asks cluster.Resources, left func(d int) int64) (d int, ok bool) {
+	for d, x := range asks {
+		if x > 0 && x > left(d) {
+			return d, true
+		}
+	}
+	return 0, false
+}

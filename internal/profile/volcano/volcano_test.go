@@ -1,0 +1,244 @@
+package volcano
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// The files that Volcano comes with: what is compiled in, what its chart has, and what its own tests run with.
+const (
+	compiledIn = `actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+`
+	chart = `actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+`
+	ci = `actions: "enqueue, allocate, backfill, reclaim, preempt"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+  - name: sla
+- plugins:
+  - name: overcommit
+    arguments:
+      overcommit-factor: 1.5
+  - name: drf
+  - name: predicates
+    arguments:
+      predicate.DynamicResourceAllocationEnable: true
+  - name: capacity
+    enableHierarchy: true
+  - name: nodeorder
+  - name: network-topology-aware
+`
+)
+
+// TestParse: the files that Volcano comes with are read, and are a profile that an engine takes.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	uses := func(names ...string) (out []engine.PluginUse) {
+		for _, name := range names {
+			out = append(out, engine.PluginUse{Name: name})
+		}
+		return out
+	}
+	reclaims := uses("overcommit", "drf", "predicates", "capacity", "nodeorder", "network-topology-aware")
+	reclaims[0].Arguments = policy.Arguments{"overcommit-factor": "1.5"}
+	reclaims[3].Arguments = policy.Arguments{"enableHierarchy": "true", "reclaim": "true"}
+	first := uses("priority", "gang", "conformance")
+	for text, want := range map[string]engine.Face{
+		compiledIn: {Name: Face, Actions: []string{"enqueue", "allocate", "backfill"}, Tiers: [][]engine.PluginUse{first, uses("overcommit", "drf", "predicates", "proportion", "nodeorder")}},
+		chart:      {Name: Face, Actions: []string{"enqueue", "allocate", "backfill"}, Tiers: [][]engine.PluginUse{first, uses("overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack")}},
+		ci: {
+			Name: Face, Actions: []string{"enqueue", "allocate", "backfill", "reclaim", "preempt"},
+			Tiers: [][]engine.PluginUse{slices.Concat(first, uses("sla")), reclaims},
+		},
+	} {
+		file, err := Parse([]byte(text), builtin.Registry())
+		if err != nil {
+			t.Errorf("%v:\n%s", err, text)
+			continue
+		}
+		if d := cmp.Diff(want, file.Face); d != "" {
+			t.Errorf("-want +got:\n%s", d)
+		}
+		p := profile.BuiltIn()
+		p.Faces = []engine.Face{file.Face}
+		if _, err := engine.New(p, builtin.Registry()); err != nil {
+			t.Error(err)
+		}
+		if len(file.Told) != 1 || !strings.Contains(file.Told[0].Error(), "conformance, drf") {
+			t.Errorf("told: %v", file.Told)
+		}
+	}
+}
+
+// TestRefused: a bad file is refused whole, and the line, the field and the rule are said.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	const ok = "actions: enqueue, allocate\n"
+	plugin := func(rest string) string { return ok + "tiers:\n- plugins:\n  - name: overcommit\n    " + rest + "\n" }
+	for text, want := range map[string]string{
+		"":                                  "line 1: the file is empty",
+		"# nothing\n":                       "line 1: the file is empty",
+		"---\nnull\n":                       "line 1: the file is empty",
+		"actions: [":                        "line 1: the file is not YAML",
+		"actions: \"a\n\n\tb\n":             "the file is not YAML",
+		"just words":                        "line 1: the file must be a mapping",
+		"tiers: []":                         "line 1: actions is missing",
+		"actions:\n":                        "line 1: actions must be one value",
+		"actions: [enqueue]":                "line 1: actions must be one value",
+		"actions: ''":                       `line 1: actions names "", which is no action`,
+		"\nactions: enqueue, dance\n":       `line 2: actions names "dance", which is no action; the nearest that is one is allocate`,
+		"actions: enqueue,\n":               `line 1: actions names ""`,
+		ok + "actions: allocate\n":          "line 2: the file.actions is there twice",
+		ok + "tiers: 3\n":                   "line 2: tiers must be a list",
+		ok + "tiers:\n- 3\n":                "line 3: tiers[0] must be a mapping",
+		ok + "tiers:\n- plugins: gang\n":    "line 3: tiers[0].plugins must be a list",
+		ok + "tiers:\n- plugins:\n  - 7\n":  "line 4: tiers[0].plugins[0] must be a mapping",
+		ok + "tiers:\n- plugins:\n  - {}\n": "line 4: tiers[0].plugins[0].name is missing",
+		ok + "tiers:\n- plugins:\n  - name: gang\n- plugins:\n  - name: gang\n": `line 6: tiers[1].plugins[0].name is "gang", which line 4 has already`,
+		ok + "configurations:\n- name: dance\n":                                 `line 3: configurations[0].name names "dance"`,
+		ok + "configurations:\n- arguments: {}\n":                               "line 3: configurations[0].name is missing",
+		ok + "metrics: 3\n":                                                                         "line 2: metrics must be a mapping",
+		plugin("enableJobOrder: maybe"):                                                             `line 5: tiers[0].plugins[0].enableJobOrder is "maybe"; it must be true or false`,
+		plugin("enableJobOrder: true\n    enabledJobOrder: false"):                                  "line 6: tiers[0].plugins[0].enabledJobOrder says otherwise",
+		plugin("arguments: [1]"):                                                                    "line 5: tiers[0].plugins[0].arguments must be a mapping",
+		plugin("arguments:\n      overcommit-factor: much"):                                         `line 6: tiers[0].plugins[0].arguments cannot be: argument "overcommit-factor" is "much"`,
+		plugin("arguments:\n      overcommit-factor: [1]"):                                          `line 6: tiers[0].plugins[0].arguments cannot be: argument "overcommit-factor"`,
+		ok + "tiers:\n- plugins:\n  - name: sla\n    arguments: {sla-waiting-time: -1h}\n":          `line 5: tiers[0].plugins[0].arguments cannot be: argument "sla-waiting-time" is "-1h"`,
+		ok + "tiers:\n- plugins:\n  - name: proportion\n  - name: drf\n    enableHierarchy: true\n": "line 5: tiers[0] has drf with enableHierarchy beside proportion",
+		ok + "x: &a [1]\ny: *a\n":                                                                   "line 3: *a is an alias",
+		ok + "tiers:" + strings.Repeat("\n- {}", 65):                                                "line 3: tiers has 65 entries",
+		ok + "x: " + strings.Repeat("[", 99) + strings.Repeat("]", 99):                              "the file is nested too deeply",
+		ok + "# " + strings.Repeat("x", 1<<20):                                                      "line 1: the file has",
+	} {
+		file, err := Parse([]byte(text), builtin.Registry())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.200q: %v, want %s", text, err, want)
+		}
+		if d := cmp.Diff(File{}, file); d != "" {
+			t.Errorf("%.200q: something is left of it: %s", text, d)
+		}
+	}
+	many := ok + "tiers:\n- plugins:\n"
+	for i := range MostPlugins + 1 {
+		many += fmt.Sprintf("  - name: p%d\n", i)
+	}
+	if _, err := Parse([]byte(many), builtin.Registry()); err == nil || !strings.Contains(err.Error(), "one plugin too many") {
+		t.Errorf("%d plugins: %v", MostPlugins+1, err)
+	}
+}
+
+// TestTold: what has no effect is told, with its line; the rest is read all the same. Both spellings of switches are.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	file, err := Parse([]byte(`actions: enqueue, allocate, enqueue
+colour: red
+tiers:
+- plugins:
+  - name: overcomit
+  - name: proportion
+    enabledJobEnqueued: false
+    enableTheCat: true
+    arguments: {whim: 1}
+  - name: capacity
+    enableJobEnqueued: true
+  - name: usage
+    arguments: {thresholds: {cpu: 80}}
+  comment: none
+configurations:
+- name: allocate
+  arguments: {predicateErrorCacheEnable: false}
+metrics: {type: prometheus}
+`), builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, f := range file.Told {
+		told = append(told, f.Error())
+	}
+	for i, want := range []string{
+		"line 2: colour is no key of a scheduler file",
+		"line 17: configurations[0].arguments.predicateErrorCacheEnable has no effect yet",
+		"line 18: metrics is known and has no effect yet",
+		`line 5: tiers[0].plugins[0].name is "overcomit", which is no plugin, and is left out; the nearest that is one is overcommit`,
+		"line 8: tiers[0].plugins[1].enableTheCat is no key of a plugin",
+		"line 9: tiers[0].plugins[1].arguments.whim is no argument of plugin proportion",
+		"line 14: tiers[0].comment is no key of a tier",
+		"line 12: tiers name plugins that have no part of their own yet: usage",
+	} {
+		if i >= len(told) || !strings.Contains(told[i], want) {
+			t.Errorf("%d: want %s, told:\n%s", i, want, strings.Join(told, "\n"))
+		}
+	}
+	if len(told) != 8 {
+		t.Errorf("told %d things", len(told))
+	}
+	uses := file.Face.Tiers[0]
+	if len(uses) != 3 || !slices.Equal(uses[0].Off, []policy.Point{"admission-vote"}) || uses[1].Off != nil || len(file.Face.Actions) != 2 {
+		t.Errorf("%+v", file.Face)
+	}
+}
+
+// FuzzParse: whatever a file says, it is read or refused with a line and a field, and what is read is a profile that an engine takes; the same each time.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{compiledIn, chart, ci, "", "actions: [", "actions: enqueue\ntiers:\n- plugins: [{name: sla, arguments: {sla-waiting-time: 1h}}]\n", "a: &a [*a]"} {
+		f.Add([]byte(seed))
+	}
+	known := builtin.Registry()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := Parse(text, known)
+		again, err2 := Parse(text, known)
+		if d := cmp.Diff(file, again); d != "" || fmt.Sprint(err) != fmt.Sprint(err2) {
+			t.Fatalf("read twice: %v, %v: %s", err, err2, d)
+		}
+		if err != nil {
+			if f, ok := err.(Fault); !ok || f.Line < 1 || f.Field == "" || f.Rule == "" {
+				t.Fatalf("%#v", err)
+			}
+			return
+		}
+		p := profile.BuiltIn()
+		p.Faces = []engine.Face{file.Face}
+		if _, err := engine.New(p, known); err != nil {
+			t.Fatalf("the engine refuses what was read: %v", err)
+		}
+	})
+}
