@@ -66,6 +66,7 @@ type Journal struct {
 	lost     uint64               // entries that could not be written, and since when
 	lostAt   time.Time
 	lostWhy  string
+	closed   bool
 }
 
 // segment is a file.
@@ -259,6 +260,9 @@ func reasonOf(err error) string {
 }
 
 func (j *Journal) append(e *Entry, body func(bool) ([]byte, bool, error)) error {
+	if j.closed {
+		return os.ErrClosed
+	}
 	if err := j.roll(e.At); err != nil {
 		return err
 	}
@@ -361,6 +365,7 @@ func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var err error
+	j.closed = true
 	if j.active != nil {
 		err = errors.Join(j.active.Sync(), j.active.Close())
 		j.active = nil

@@ -232,7 +232,7 @@ func TestDaysAreReplayed(t *testing.T) {
 				return false
 			}
 			for _, d := range e.Decisions {
-				if (d.Cause != nil) != (d.Evicts > 0) || d.Gang.Name == "" || d.Queue == "" {
+				if d.Cause == nil && d.Evicts > 0 || d.Gang.Name == "" || d.Queue == "" {
 					t.Errorf("the cycle of %s: %+v", e.At, d)
 				}
 				if d.Cause != nil {

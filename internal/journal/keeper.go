@@ -23,7 +23,8 @@ const (
 	maxQueued, maxQueuedBytes = 1024, 64 << 20
 	// maxReasons bounds the reasons in one entry, longestReason each of their texts.
 	maxReasons, longestReason = 1000, 512
-	useEvery                  = time.Minute
+	// useEvery is the time between two entries of use, useAgain that after which one is written again that says the same.
+	useEvery, useAgain = time.Minute, time.Hour
 )
 
 // Keeper has the journal keep those cycles of one scheduler that bind, evict, or change a reason. Make one with its first fields set.
@@ -53,7 +54,8 @@ type Keeper struct {
 	reasons  map[cluster.Key]string // of the last look
 	use      []QueueUse
 	usedAt   cluster.Instant
-	looked   uint64 // the cycle that was looked at last
+	wrote    time.Time // the use, last
+	looked   uint64    // the cycle that was looked at last
 	rested   time.Time
 	said     string
 }
@@ -153,6 +155,10 @@ func (k *Keeper) Take(ctx context.Context, line []byte) {
 		k.gap(Behind, missed-before)
 	case replay.Keyframe, replay.Change:
 		k.keep(ctx, true)
+	case replay.Still: // that it is as it was is told too, now and then: who reads the last days finds it there
+		if now := k.Journal.o.Now(); k.use != nil && now.Sub(k.wrote) >= useAgain {
+			k.writeUse(now)
+		}
 	}
 }
 
@@ -287,10 +293,16 @@ func (k *Keeper) used(t *engine.Trace, dims cluster.Dims) {
 	if k.usedAt = now; k.use != nil && slices.Equal(out, k.use) {
 		return
 	}
-	_, err := k.Journal.Append(&Entry{At: now.Time().UTC(), Shard: k.Shard, Kind: Use, Queues: out}, nil)
-	if k.complain(err); err == nil {
-		k.use = append([]QueueUse{}, out...)
+	if k.use = append([]QueueUse{}, out...); !k.writeUse(now.Time()) {
+		k.use = nil
 	}
+}
+
+func (k *Keeper) writeUse(at time.Time) bool {
+	_, err := k.Journal.Append(&Entry{At: at.UTC(), Shard: k.Shard, Kind: Use, Queues: k.use}, nil)
+	k.complain(err)
+	k.wrote = k.Journal.o.Now()
+	return err == nil
 }
 
 // names are those that the texts of an entry have in them.

@@ -38,6 +38,8 @@ type Explanation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Cycle      Origin `json:"cycle"`
+	// Start is when it is forecast to start; nil where nobody forecasts, or it does not wait.
+	Start *Expected `json:"start,omitempty"`
 	explain.Explanation
 }
 
