@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files 
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench climb bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-journal prove-tenants test-oracle check archtest lint format build generate bench climb bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one
 
 prove-forecast: ## Forecasts of starts against what came: FORECASTS (2000) for each of ten loads, the recorded trace ../shared/traces/openb among them, beside two other methods (half an hour); writes the table and plots of docs/concepts/eta.md
 	FORECASTS=$(or $(FORECASTS),2000) $(GO) test -count=1 -run '^TestProve$$' -v -parallel 10 -timeout 6h ./internal/trial/forecast
+
+prove-journal: ## A journal of JOURNAL_HOURS (168) simulated hours, every cycle of it decided again byte for byte, and a crash at each byte (minutes); prints the figures
+	JOURNAL_HOURS=$(or $(JOURNAL_HOURS),168) $(GO) test -count=1 -run '^(TestDaysAreReplayed|TestCrashAtEachByte)$$' -v -timeout 60m ./internal/journal
 
 prove-tenants: build ## Tenants that write whatever Muster reads, 20 writes a second for TENANT_FUZZ (60m), all audited; prints a table
 	TENANT_FUZZ=$(or $(TENANT_FUZZ),60m) MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \

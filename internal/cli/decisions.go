@@ -27,18 +27,24 @@ func newDecisions(d Deps) *cobra.Command {
 	var namespace, gang, output string
 	var last int
 	var detail bool
+	var since string
+	var role remote
 	o := app.ClientOptions{QPS: -1, UserAgent: "muster/" + d.Version}
 	c := &cobra.Command{
 		Use: "decisions", Short: "List the latest decisions that took room from somebody: for whom, from whom, by which rule", Args: cobra.NoArgs,
 		Long: "List the latest decisions that took room from somebody, the latest first: when, by which right, for whom, how many pods\n" +
-			"gave way, and the GPUs that were evicted, moved and placed. They are read from the events of the cluster, which API servers keep for an hour.",
-		Example: "  muster decisions --last 5\n  muster decisions --gang train --detail",
+			"gave way, and the GPUs that were evicted, moved and placed. They are read from the events of the cluster, which API servers keep for an hour.\n\n" +
+			"With --since, the journal of the role ui (--ui) is read instead: all that bound, evicted or changed a reason in that time, with the number of the\n" +
+			"cycle, which `muster replay --cycle` decides again, and what is missing.",
+		Example: "  muster decisions --last 5\n  muster decisions --gang train --detail\n  muster decisions --since 3d --ui https://muster-ui.example",
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch err := form.Check(output); {
 			case err != nil:
 				return err
 			case last < 1:
 				return errors.New("--last must be at least 1")
+			case since != "":
+				return role.decisions(c, o, namespace, gang, since, last, output)
 			}
 			config, err := app.RESTConfig(o)
 			if err != nil {
@@ -76,6 +82,8 @@ func newDecisions(d Deps) *cobra.Command {
 	fs.StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	fs.StringVarP(&namespace, "namespace", "n", "", "only decisions for gangs of this namespace; empty: of all")
 	fs.StringVar(&gang, "gang", "", "only decisions for or against gangs whose PodGroup or workload has this name")
+	fs.StringVar(&since, "since", "", "how far back the journal of the role ui is read, such as 36h or 3d; empty: events are read")
+	role.flags(c)
 	fs.IntVar(&last, "last", 20, "at most this many")
 	fs.BoolVar(&detail, "detail", false, "all there is to each: who gave what, by which rule, and the shares before and after")
 	return c

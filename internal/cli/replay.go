@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -45,17 +46,26 @@ type waitingGang struct {
 }
 
 func newReplayCase(d Deps) *cobra.Command {
-	var output string
+	var output, cycle, namespace string
+	var role remote
+	o := app.ClientOptions{QPS: -1, UserAgent: "muster/" + d.Version}
 	c := &cobra.Command{
-		Use: "replay FILE", Short: "Decide again on a saved snapshot: ours, or KAI's archive", Args: cobra.ExactArgs(1),
+		Use: "replay FILE", Short: "Decide again on a saved snapshot: ours, or KAI's archive", Args: cobra.MaximumNArgs(1),
 		Long: "Decide again on what `muster snapshot save` saved, and print the plans and who is left waiting. Where the decision is on record,\n" +
-			"it is compared byte for byte, and another one is an error. FILE may also be a snapshot archive of KAI's (/get-snapshot).",
-		Example: "  muster replay now.muster\n  muster replay snapshot.zip -o json",
+			"it is compared byte for byte, and another one is an error. FILE may also be a snapshot archive of KAI's (/get-snapshot).\n\n" +
+			"With --cycle and no FILE, the role ui (--ui) decides again on a cycle of its journal, and what the kubeconfig's user may read of it is printed.",
+		Example: "  muster replay now.muster\n  muster replay snapshot.zip -o json\n  muster replay --cycle 4711 --ui https://muster-ui.example",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch output {
 			case "text", "json", "yaml":
 			default:
 				return fmt.Errorf("--output is %q; it must be text, json or yaml", output)
+			}
+			if (cycle != "") == (len(args) == 1) {
+				return errors.New("give the FILE of a snapshot, or --cycle")
+			}
+			if cycle != "" {
+				return role.replay(c, o, cycle, namespace, output)
 			}
 			k, notes, err := openCase(args[0])
 			if err != nil {
@@ -90,7 +100,13 @@ func newReplayCase(d Deps) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	fs := c.Flags()
+	fs.StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	fs.StringVar(&cycle, "cycle", "", "number of a cycle in the journal of the role ui, as `muster decisions --since` tells it")
+	fs.StringVarP(&namespace, "namespace", "n", "", "with --cycle, the namespace whose gangs are told; empty: all")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "with --cycle, file that names the API server; empty: $KUBECONFIG or the user's default")
+	fs.StringVar(&o.Context, "context", "", "with --cycle, context of the kubeconfig; empty: its current one")
+	role.flags(c)
 	return c
 }
 

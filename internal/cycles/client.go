@@ -52,6 +52,9 @@ type Client struct {
 	Token func() (string, error)
 	// Changed, if set, is called after each entry that was taken in.
 	Changed func(replay.EntryKind)
+	// Entry, if set, is called with each entry that was taken in, before Changed; whole makes a keyframe of the latest cycle, which costs O(objects). The line is the callee's no longer than
+	// the call. What it does delays this reader, and so the cycles that are let go by for it.
+	Entry func(line []byte, whole func() ([]byte, error))
 	// Pause is the time between two connections; 0 is a second.
 	Pause time.Duration
 
@@ -126,6 +129,9 @@ func (c *Client) once(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if c.Entry != nil {
+			c.Entry(lines.Bytes(), c.whole)
+		}
 		if c.Changed != nil {
 			c.Changed(kind)
 		}
@@ -144,6 +150,12 @@ func (c *Client) take(line []byte) (replay.EntryKind, error) {
 		c.heard, c.err = time.Now(), nil
 	}
 	return kind, err
+}
+
+func (c *Client) whole() ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.follower.Whole()
 }
 
 // Latest is the latest cycle, its number, the cluster that it is of, and when the scheduler was last heard of; nil for none. An error says why there is no

@@ -32,6 +32,8 @@ type entry struct {
 	Cycle uint64 `json:"cycle,omitzero"`
 	// Missed is how many cycles a gap leaves out.
 	Missed uint64 `json:"missed,omitzero"`
+	// After is the cycle that a change differs from, where that is not the one before it: cycles between were left out on purpose (see [Follower.Condensed]).
+	After uint64 `json:"after,omitzero"`
 	// File is the case; of a change, only what is another than before, but for the memory and what was decided.
 	File *file `json:"file,omitzero"`
 	Gone *gone `json:"gone,omitzero"`

@@ -29,6 +29,19 @@ type Follower struct {
 	gangs      map[cluster.Key]cluster.GangState
 	pods       map[string]cluster.PodState
 	objects    map[objectKey]cluster.ObjectState
+	since      *touched // what is another than in the cycle that was condensed last; nil while there is none
+}
+
+// touched names what has changed or gone.
+type touched struct {
+	cycle                           uint64
+	nodes, topologies, queues, pods map[string]bool
+	gangs                           map[cluster.Key]bool
+	objects                         map[objectKey]bool
+}
+
+func newTouched(cycle uint64) *touched {
+	return &touched{cycle, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[cluster.Key]bool{}, map[objectKey]bool{}}
 }
 
 type objectKey struct {
@@ -65,7 +78,7 @@ func (f *Follower) Take(text []byte) (EntryKind, error) {
 	default:
 		return "", fmt.Errorf("read a cycle: an entry of kind %q is not known", shown(string(e.Kind)))
 	}
-	if e.Kind == Change && (!f.there || e.Cycle != f.cycle+1) {
+	if e.Kind == Change && (!f.there || e.After == 0 && e.Cycle != f.cycle+1 || e.After != 0 && (e.After != f.cycle || e.Cycle < e.After)) {
 		return "", fmt.Errorf("read a cycle: cycle %d does not follow on %d", e.Cycle, f.cycle)
 	}
 	if e.File == nil {
@@ -81,6 +94,7 @@ func (f *Follower) Take(text []byte) (EntryKind, error) {
 	}
 	f.cycle, f.now, f.dims, f.memory = e.Cycle, c.Image.Now, c.Image.Dims, c.Image.Memory
 	f.head.Decided, f.head.Plans = c.Decided, c.Plans
+	f.touch(e.Gone, c.Image.Events)
 	if e.Gone != nil {
 		f.forget(e.Gone)
 	}
@@ -91,6 +105,47 @@ func (f *Follower) Take(text []byte) (EntryKind, error) {
 func (f *Follower) empty() {
 	f.nodes, f.topologies, f.queues, f.usage = map[string]cluster.NodeState{}, map[string]cluster.TopologyState{}, map[string]cluster.QueueState{}, nil
 	f.gangs, f.pods, f.objects = map[cluster.Key]cluster.GangState{}, map[string]cluster.PodState{}, map[objectKey]cluster.ObjectState{}
+	f.since = nil
+}
+
+// touch notes what an entry is about.
+func (f *Follower) touch(g *gone, events []cluster.Event) {
+	t := f.since
+	if t == nil {
+		return
+	}
+	if g != nil {
+		for _, list := range []struct {
+			names []string
+			of    map[string]bool
+		}{{g.Nodes, t.nodes}, {g.Topologies, t.topologies}, {g.Queues, t.queues}, {g.Pods, t.pods}} {
+			for _, name := range list.names {
+				list.of[name] = true
+			}
+		}
+		for _, key := range g.Gangs {
+			t.gangs[key] = true
+		}
+		for _, o := range g.Objects {
+			t.objects[objectKey{o.Kind, o.Key}] = true
+		}
+	}
+	for _, e := range events {
+		switch e := e.(type) {
+		case cluster.NodeState:
+			t.nodes[e.Name] = true
+		case cluster.TopologyState:
+			t.topologies[e.Name] = true
+		case cluster.QueueState:
+			t.queues[e.Name] = true
+		case cluster.GangState:
+			t.gangs[e.Key] = true
+		case cluster.PodState:
+			t.pods[e.UID] = true
+		case cluster.ObjectState:
+			t.objects[objectKey{e.Kind, e.Key}] = true
+		}
+	}
 }
 
 func (f *Follower) forget(g *gone) {
@@ -156,14 +211,12 @@ func (f *Follower) Case() *Case {
 	if len(f.usage) > 0 {
 		im.Events = append(im.Events, cluster.UsageState{Queues: f.usage})
 	}
-	events(im, f.gangs, func(a, b cluster.Key) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Face, b.Face))
-	})
+	events(im, f.gangs, compareKeys)
 	events(im, f.pods, func(a, b string) int {
 		p, q := f.pods[a], f.pods[b]
 		return cmp.Or(cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name), cmp.Compare(a, b))
 	})
-	events(im, f.objects, func(a, b objectKey) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key)) })
+	events(im, f.objects, compareObjects)
 	return &c
 }
 

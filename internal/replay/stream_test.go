@@ -80,6 +80,8 @@ func TestFollowed(t *testing.T) {
 		}
 		var s *replay.Stream
 		var f *followed
+		var kept replay.Follower // of each second cycle
+		n := 0
 		b.Watch = func(snap *cluster.Snapshot, p engine.Profile, r engine.Registry, plans []engine.Plan) error {
 			if s == nil {
 				s = replay.NewStream("v", p, false)
@@ -91,6 +93,21 @@ func TestFollowed(t *testing.T) {
 			own, theirs := &replay.Case{Version: "v", Profile: p, Image: snap.Image(), Decided: true, Plans: plans}, f.Case()
 			if !bytes.Equal(written(t, own), written(t, theirs)) {
 				return fmt.Errorf("%s: it has another cluster:\n%s\nthe scheduler's is\n%s", kind, unpacked(t, written(t, theirs)), unpacked(t, written(t, own)))
+			}
+			if n++; n%2 == 0 {
+				text, whole, err := f.Condensed(n%12 == 0)
+				if err != nil {
+					return err
+				}
+				if _, err := kept.Take(text); err != nil {
+					return fmt.Errorf("condensed (whole %v): %w", whole, err)
+				}
+				if !whole {
+					kinds["condensed"]++
+				}
+				if !bytes.Equal(written(t, own), written(t, kept.Case())) {
+					return fmt.Errorf("condensed (whole %v), it has another cluster", whole)
+				}
 			}
 			out, err := theirs.Run(t.Context(), r)
 			if err == nil && !out.Same {
@@ -106,7 +123,7 @@ func TestFollowed(t *testing.T) {
 		}
 	}
 	t.Logf("entries by kind: %v", kinds)
-	if kinds[replay.Change] < 500 || kinds[replay.Gap] > 0 {
+	if kinds[replay.Change] < 500 || kinds["condensed"] < 80 || kinds[replay.Gap] > 0 {
 		t.Errorf("entries by kind: %v", kinds)
 	}
 }

@@ -48,6 +48,9 @@ var (
 		// For who has the rights, within his scope: ui.TestWhoSeesWhat. The last three answer everybody, and know nothing.
 		"internal/ui/serve.go: GET ", "internal/ui/pages.go: GET /{$}", "internal/ui/pages.go: GET /job/{namespace}/{name...}", "internal/ui/pages.go: GET /queues", "internal/ui/pages.go: GET /gpus",
 		"internal/ui/pages.go: GET /style.css", "internal/ui/pages.go: POST /login", "internal/ui/pages.go: POST /logout",
+		// Likewise, of what was decided and of what-ifs: ui.TestWhoSeesWhatOfThePast, ui.TestWhatIf.
+		"internal/ui/serve.go: POST ", "internal/ui/recordpages.go: GET /decisions", "internal/ui/recordpages.go: GET /cycle/{number}", "internal/ui/recordpages.go: GET /ledger",
+		"internal/ui/recordpages.go: GET /what-if", "internal/ui/recordpages.go: POST /what-if",
 		"internal/sim/serve.go: /simulate", // of muster-lab sim fairshare --listen; it knows nothing but the question
 	}
 	// local are the files whose other patterns are served on the loopback only, which TestLocalOnly tries.

@@ -10,7 +10,7 @@ func TestProcessors(t *testing.T) {
 	t.Parallel()
 	for _, role := range slices.Concat(Names(), Apart()) {
 		want := 1
-		if role == Admission {
+		if role == Admission || role == UI {
 			want = 2
 		}
 		if got := processors([]string{role}); got != want {

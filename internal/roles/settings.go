@@ -111,6 +111,10 @@ type Settings struct {
 	UIListen        string
 	UICert          string
 	UIKey           string
+	Journal         string
+	JournalKeep     time.Duration
+	JournalBytes    string
+	ForecastEvery   time.Duration
 	Explain         bool
 	RecordDecisions int
 

@@ -7,11 +7,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,6 +28,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/journal"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/see"
@@ -38,7 +41,7 @@ const uiFlag = "ui-listen-address"
 // uiRole answers people's questions about waiting work from the schedulers' own cycles. Nobody waits for it, and every replica answers: it takes no turn.
 func uiRole() role {
 	return role{
-		name: UI, about: "Answer why work waits, from the schedulers' own cycles: JSON, and pages for browsers", apart: true, unled: true,
+		name: UI, about: "Answer why work waits, from the schedulers' own cycles: JSON, and pages for browsers", apart: true, unled: true, processors: 2, // one for forecasts, which yield, and one for people
 		trim: (*Settings).trimUI, flags: (*Settings).uiFlags,
 		build: func(p *process, log logr.Logger, c client.Client, _ *aside.Guard) (runner, error) {
 			return p.newUI(log, c)
@@ -51,6 +54,10 @@ func (s *Settings) uiFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.UIListen, uiFlag, ":8443", "address at which people are answered, over TLS")
 	fs.StringVar(&s.UICert, "tls-cert-file", "", "file with the certificate to be known by, and those that lead to who signed it; read again every minute. Empty: one of the process's own, whose fingerprint the log says")
 	fs.StringVar(&s.UIKey, "tls-private-key-file", "", "file with the certificate's key")
+	fs.StringVar(&s.Journal, "journal-folder", "", "folder in which what schedulers decide is kept, for one process; empty: it is not kept")
+	fs.DurationVar(&s.JournalKeep, "journal-keep", journal.DefaultKeep, "for how long it is kept, at least 1h")
+	fs.StringVar(&s.JournalBytes, "journal-size", "2Gi", "how much of the disk it takes at most, as a quantity, at least 64Ki; the oldest goes first")
+	fs.DurationVar(&s.ForecastEvery, "forecast-every", 10*time.Minute, "time between two forecasts of when waiting gangs start, at least 1m; 0: none are made")
 }
 
 // trimUI keeps of PodGroups, which the role sees only the metadata of, who owns them and how long their owners expect them to run.
@@ -76,6 +83,13 @@ func (p *process) newUI(log logr.Logger, c client.Client) (runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept, err := p.openJournal()
+	if err != nil {
+		return nil, err
+	}
+	if p.ForecastEvery != 0 && p.ForecastEvery < time.Minute {
+		return nil, fmt.Errorf("--forecast-every is %s; it must be 0 or at least 1m", p.ForecastEvery)
+	}
 	f := &ui.Following{
 		Shards: func(ctx context.Context) ([]string, error) { return shardsOf(ctx, c) },
 		Find: func(ctx context.Context, shard string) (cycles.Place, error) {
@@ -90,10 +104,43 @@ func (p *process) newUI(log logr.Logger, c client.Client) (runner, error) {
 		Registry: func(storageCapacity bool) engine.Registry {
 			return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
 		},
-		Works: p.works, Log: log, Metrics: metrics,
+		Works: p.works, Log: log, Metrics: metrics, Journal: kept, ForecastEvery: p.ForecastEvery,
 	}
-	p.ui = ui.New(f, &review.Reviewer{Client: c}, log, nil)
-	return f, nil
+	p.ui = ui.New(f, &review.Reviewer{Client: c}, log, nil).Keeping(kept, f.Outlook)
+	return closing{f, kept}, nil
+}
+
+// closing closes the journal when all that writes in it has ended.
+type closing struct {
+	*ui.Following
+	journal *journal.Journal
+}
+
+func (c closing) Run(ctx context.Context) error {
+	err := c.Following.Run(ctx)
+	if c.journal == nil {
+		return err
+	}
+	return errors.Join(err, c.journal.Close())
+}
+
+// openJournal opens the journal that the flags name; nil for none.
+func (p *process) openJournal() (*journal.Journal, error) {
+	if p.Journal == "" {
+		return nil, nil
+	}
+	size, err := resource.ParseQuantity(p.JournalBytes)
+	if err != nil || size.Sign() <= 0 {
+		return nil, fmt.Errorf("--journal-size is %q; it must be a quantity such as 2Gi", p.JournalBytes)
+	}
+	if p.JournalKeep <= 0 {
+		return nil, fmt.Errorf("--journal-keep is %s; it must be at least 1h", p.JournalKeep)
+	}
+	j, err := journal.Open(journal.Options{Folder: p.Journal, Keep: p.JournalKeep, Bytes: size.Value()})
+	if err != nil {
+		return nil, fmt.Errorf("--journal-folder: %w", err)
+	}
+	return j, nil
 }
 
 // listenUI opens the port at which people are answered.

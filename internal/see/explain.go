@@ -38,6 +38,8 @@ type Explanation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Cycle      Origin `json:"cycle"`
+	// Start is when it is forecast to start; nil where nobody forecasts, or it does not wait.
+	Start *Expected `json:"start,omitempty"`
 	explain.Explanation
 }
 
@@ -192,6 +194,43 @@ func (s *Scope) words(text string) string {
 		return "something of another namespace" + end
 	})
 }
+
+// Names are the names in texts that have the name of a namespace of this cycle before them, and the queue of each that is a gang's, "" for others: what [ScopeOf] takes to hide them when the
+// cycle is no longer at hand. Nil for none.
+func (s *Scope) Names(texts []string) map[string]string {
+	var out map[string]string
+	for _, text := range texts {
+		for _, name := range full.FindAllString(text, -1) {
+			if ns, _, _ := strings.Cut(name, "/"); s.namespaces[ns] {
+				if out == nil {
+					out = map[string]string{}
+				}
+				name = strings.TrimRight(name, ".")
+				out[name] = s.queues[name]
+			}
+		}
+	}
+	return out
+}
+
+// ScopeOf is the scope of a viewer for texts with these names in them, which [Scope.Names] found.
+func ScopeOf(names map[string]string, may func(namespace string) bool) *Scope {
+	s := &Scope{may: may, queues: map[string]string{}, namespaces: map[string]bool{}}
+	for name, queue := range names { // order: into maps
+		ns, _, _ := strings.Cut(name, "/")
+		s.namespaces[ns] = true
+		if queue != "" {
+			s.queues[name] = queue
+		}
+	}
+	return s
+}
+
+// Words is a text as the viewer may read it.
+func (s *Scope) Words(text string) string { return s.words(text) }
+
+// Someone is what a gang of a queue is called for those who may not read its name.
+func Someone(queue string) string { return someoneOf(queue) }
 
 func someoneOf(queue string) string {
 	if queue == "" {

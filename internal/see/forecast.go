@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -83,10 +84,10 @@ func Forecast(ctx context.Context, c *Cycle, h *History, d Draws) (out *Outlook,
 	f := &forecaster{cycle: c, history: h, draws: d, engine: e, now: c.Case.Image.Now, index: map[cluster.Key]int{}, gangs: map[cluster.Key]*prospect{}}
 	f.prepare()
 	out = &Outlook{APIVersion: APIVersion, Kind: "Outlook", Cluster: c.Cluster, At: f.now.Time().UTC(), Draws: d.N, Seed: d.Seed, Horizon: d.Horizon, Past: f.past, Unknown: f.unknown, Notes: f.notes}
-	starts := make([][]float64, len(f.waiting)) // seconds from now, by gang and draw
-	causes := make([]map[string]int, len(f.waiting))
+	starts := make([][]float64, len(f.waiting))           // seconds from now, by gang and draw
+	causes := make([]map[cluster.Key]int, len(f.waiting)) // whose end starts it, in how many draws
 	for i := range starts {
-		starts[i], causes[i] = make([]float64, d.N), map[string]int{}
+		starts[i], causes[i] = make([]float64, d.N), map[cluster.Key]int{}
 	}
 	if len(f.waiting) > 0 {
 		for k := range d.N {
@@ -232,7 +233,7 @@ const finer = 60
 const toCome = "yet-to-come-"
 
 // play plays the k-th future.
-func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes []map[string]int) error {
+func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes []map[cluster.Key]int) error {
 	for i := range starts {
 		starts[i][k] = math.Inf(1)
 	}
@@ -250,9 +251,9 @@ func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes
 		switch {
 		case after == cluster.Key{}:
 		case strings.HasPrefix(after.Name, toCome) && f.gangs[after] == nil:
-			causes[i]["work that has yet to come ends"]++
+			causes[i][cluster.Key{Name: toCome}]++
 		default:
-			causes[i][after.Name+" ends"]++
+			causes[i][after]++
 		}
 	}
 	w = sim.NewClusterFrom(o, &f.cycle.Case.Image, func(g *cluster.GangState) time.Duration {
@@ -322,7 +323,7 @@ func (f *forecaster) come(r *random) func() (sim.Gang, bool) {
 }
 
 // conclude makes an outlook of a gang's starts, and has the history keep it.
-func (f *forecaster) conclude(p *prospect, waits []float64, causes map[string]int) GangOutlook {
+func (f *forecaster) conclude(p *prospect, waits []float64, causes map[cluster.Key]int) GangOutlook {
 	known := f.history.Gangs[p.state.Key]
 	record := f.history.record(p.state.Queue, len(known.Told) == 0)
 	g := GangOutlook{Gang: p.state.Key, UID: p.state.UID, Queue: p.state.Queue, Runtime: p.runtime.Source, Word: NotWithinHorizon, Held: record.Held, Of: record.Of}
@@ -358,14 +359,15 @@ func (f *forecaster) conclude(p *prospect, waits []float64, causes map[string]in
 		shown.High = math.MaxInt64
 	}
 	known.tell(Told{At: f.now, Drawn: g.Drawn, Shown: shown})
-	names := make([]string, 0, len(causes))
-	for name := range causes { // order: sorted below
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(causes[b], causes[a]), cmp.Compare(a, b)) })
-	if len(names) > 0 {
-		if part := float64(causes[names[0]]) / float64(len(waits)-never); part >= 0.25 {
-			g.Decides, g.Part = names[0], part
+	ends := slices.SortedFunc(maps.Keys(causes), func(a, b cluster.Key) int { return cmp.Or(cmp.Compare(causes[b], causes[a]), compareKeys(a, b)) })
+	if len(ends) > 0 {
+		if part := float64(causes[ends[0]]) / float64(len(waits)-never); part >= 0.25 {
+			g.Decides, g.Part = ends[0].Name+" ends", part
+			if ends[0].Name == toCome {
+				g.Decides = "work that has yet to come ends"
+			} else {
+				g.Awaits = &ends[0]
+			}
 		}
 	}
 	return g

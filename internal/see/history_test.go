@@ -2,6 +2,7 @@ package see
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -101,5 +102,39 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	if first, last := k.Told[0], k.Told[len(k.Told)-1]; len(k.Told) != maxForecasts || !first.First || !first.At.IsZero() || last.At != cluster.UnixNano(3*maxForecasts-1) || last.First {
 		t.Errorf("%d told, %+v to %+v", len(k.Told), first, last)
+	}
+}
+
+// TestHistoryIsKept: a history that was written and read again says what it said, and forecasts go on as if nothing had happened.
+func TestHistoryIsKept(t *testing.T) {
+	t.Parallel()
+	s, h := newStage(t, 1, "a"), &History{}
+	for i := range 6 {
+		s.submit(fmt.Sprint("train-", i), "a", 8, time.Hour, Work{Kind: "Job", Stem: "train", Expected: time.Hour})
+		s.live(20*time.Minute, h)
+		s.forecast(h, Draws{N: 4})
+	}
+	text, err := h.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadHistory(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.Records) == 0 || len(h.Runs) == 0 || len(h.Arrivals) == 0 {
+		t.Fatalf("%+v is too little for a test", h)
+	}
+	second, err := again.Text()
+	if err != nil || string(second) != string(text) {
+		t.Errorf("%v\n%s\n%s", err, text, second)
+	}
+	if a, b := s.forecast(h, Draws{N: 8}), s.forecast(again, Draws{N: 8}); !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+	for _, text := range []string{"", "{}", `{"Version":"history/v0"}`} {
+		if _, err := ReadHistory([]byte(text)); err == nil {
+			t.Errorf("%q is read", text)
+		}
 	}
 }

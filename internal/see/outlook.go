@@ -64,6 +64,8 @@ type GangOutlook struct {
 	// Decides is what most draws wait for, "" where they do not agree or nothing is waited for; Part is the part of the draws that start it.
 	Decides string  `json:"decides,omitempty"`
 	Part    float64 `json:"part,omitempty"`
+	// Awaits is the gang whose end that is, nil for none.
+	Awaits *cluster.Key `json:"awaits,omitempty"`
 	// Held of the last Of such bands held.
 	Held int `json:"held"`
 	Of   int `json:"of"`
@@ -175,4 +177,48 @@ func (o *Outlook) Of(k cluster.Key) *GangOutlook {
 		return nil
 	}
 	return &o.Gangs[i]
+}
+
+// Expected is what is forecast of one gang, as answers about it have it. Field names are stable.
+type Expected struct {
+	// At is the cycle that it was forecast from.
+	At time.Time `json:"at"`
+	// Text says it, in UTC.
+	Text string `json:"text"`
+	GangOutlook
+}
+
+// Expect returns what is forecast of a gang, as a viewer may read it; nil for one of which nothing is.
+func (o *Outlook) Expect(k cluster.Key, s *Scope) *Expected {
+	own := o.Of(k)
+	if own == nil {
+		return nil
+	}
+	g := own.within(s)
+	return &Expected{At: o.At, Text: o.Text(&g, time.UTC), GangOutlook: g}
+}
+
+// within hides the name of who is waited for.
+func (g GangOutlook) within(s *Scope) GangOutlook {
+	if k := g.Awaits; k != nil && !s.may(k.Namespace) {
+		g.Decides, g.Awaits = someoneOf(s.queues[k.Namespace+"/"+k.Name])+" ends", nil
+	}
+	return g
+}
+
+// Within returns the outlook of those gangs that include is true for, as a viewer may read it. Notes are about the whole cluster: those that name a gang which he may not read are left out.
+func (o *Outlook) Within(s *Scope, include func(cluster.Key) bool) *Outlook {
+	out := *o
+	out.Gangs, out.Notes = []GangOutlook{}, nil
+	for _, g := range o.Gangs {
+		if include(g.Gang) && s.may(g.Gang.Namespace) {
+			out.Gangs = append(out.Gangs, g.within(s))
+		}
+	}
+	for _, n := range o.Notes {
+		if ns, _, named := strings.Cut(n.Object, "/"); !named || s.may(ns) {
+			out.Notes = append(out.Notes, n)
+		}
+	}
+	return &out
 }

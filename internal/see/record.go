@@ -58,7 +58,8 @@ type Record struct {
 	Below, Above Edge
 	// Held is how many of the last Of bands held, of at most 100.
 	Held, Of int
-	last     []bool
+	// Last says of the last hundred whether they held, oldest first.
+	Last []bool
 }
 
 // Edge is the state of one edge.
@@ -67,7 +68,6 @@ type Edge struct {
 	Alpha float64
 	// Scores are the latest, oldest first.
 	Scores []float64
-	begun  bool
 }
 
 // factor is Q(1 − α_t). A record begins with the scores of draws that are as good as normal ones, so that a few waits do not move it far; they
@@ -91,8 +91,8 @@ const ninetieth = 1.2815515655446004
 
 // take learns from a score, and from whether the edge that was shown was missed.
 func (e *Edge) take(score float64, beyond bool) {
-	if !e.begun {
-		e.begun, e.Alpha = true, missed
+	if len(e.Scores) == 0 {
+		e.Alpha = missed
 	}
 	err := 0.0
 	if beyond {
@@ -115,12 +115,12 @@ func (r *Record) Take(drawn, shown Band, wait time.Duration) {
 	down, up := drawn.reach()
 	r.Below.take((mid-y)/down, wait < shown.Low)
 	r.Above.take((y-mid)/up, wait > shown.High)
-	r.last = append(r.last, wait >= shown.Low && wait <= shown.High)
-	if len(r.last) > 100 {
-		r.last = r.last[len(r.last)-100:]
+	r.Last = append(r.Last, wait >= shown.Low && wait <= shown.High)
+	if len(r.Last) > 100 {
+		r.Last = r.Last[len(r.Last)-100:]
 	}
-	r.Held, r.Of = 0, len(r.last)
-	for _, held := range r.last {
+	r.Held, r.Of = 0, len(r.Last)
+	for _, held := range r.Last {
 		if held {
 			r.Held++
 		}

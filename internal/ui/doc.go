@@ -1,4 +1,4 @@
-// Package ui answers people's questions about waiting work over HTTP: why a gang waits and what would change that, the gangs of a namespace, the ladder of queues. It
+// Package ui answers people's questions about waiting work over HTTP: why a gang waits, what would change that and when it starts, the gangs of a namespace, the ladder of queues, what was decided (package journal), and what changes would do. It
 // is the role ui of the control plane, and the command `muster ui` on a person's own machine.
 //
 //	scheduler ──TLS──► cycles.Client ─► Following: decided again ─► see.Cycle ─► see.Explain, Gangs, Queues ─► scope of the viewer ─► JSON, pages

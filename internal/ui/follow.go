@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/cycles"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/journal"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/see"
 )
@@ -54,6 +55,10 @@ type Following struct {
 	Log logr.Logger
 	// Metrics count; nil for none.
 	Metrics *Metrics
+	// Journal keeps what schedulers decide; nil for nobody.
+	Journal *journal.Journal
+	// ForecastEvery is the time between two forecasts of each shard; 0 for none. The first one is made then.
+	ForecastEvery time.Duration
 
 	mu     sync.Mutex
 	shards map[string]*shard
@@ -97,6 +102,18 @@ type shard struct {
 	of      *replay.Case // what it was made of
 	err     error        // of the look
 	looked  time.Time
+
+	seer *seer // nil: nothing is forecast
+}
+
+// Outlook is the latest forecast of a shard's starts; nil for none yet.
+func (f *Following) Outlook(name string) *see.Outlook {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.shards[name]; s != nil && s.seer != nil {
+		return s.seer.outlook.Load()
+	}
+	return nil
 }
 
 // Names lists the shards that are followed, sorted.
@@ -166,9 +183,25 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 				}
 			},
 		}
+		if f.ForecastEvery > 0 {
+			s.seer = newSeer(name, f.Journal, time.Now, f.Log)
+			all.Go(func() {
+				tick := time.NewTicker(f.ForecastEvery)
+				defer tick.Stop()
+				s.seer.run(life, tick.C)
+			})
+		}
+		if f.Journal != nil {
+			k := &journal.Keeper{Shard: name, Journal: f.Journal, Log: f.Log, Decide: func(ctx context.Context, c *replay.Case, id string) (*see.Cycle, error) {
+				return f.decide(ctx, s, c, id, time.Time{}) // there may be a later one
+			}}
+			s.client.Entry = k.Offer
+			all.Go(func() { k.Run(life) })
+		} else {
+			all.Go(func() { f.keepUp(life, s) })
+		}
 		f.shards[name] = s
 		all.Go(func() { _ = s.client.Run(life) }) // it ends with its context alone
-		all.Go(func() { f.keepUp(life, s) })
 	}
 }
 
@@ -234,7 +267,7 @@ func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
 		return nil, fmt.Errorf("wait for a look at the cycle: %w", ctx.Err())
 	}
 	s.mu.Lock()
-	held, err, looked := s.cycle, s.err, s.looked
+	held, err, looked, of := s.cycle, s.err, s.looked, s.of
 	s.mu.Unlock()
 	if (held != nil || err != nil) && time.Since(looked) < fresh {
 		return held, err
@@ -245,10 +278,16 @@ func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
 		return held, nil
 	case now == nil:
 		return nil, ErrNoCycle
-	case s.of != nil && s.of.Image.Now == now.Image.Now && (held != nil || err != nil):
+	case of != nil && of.Image.Now == now.Image.Now && (held != nil || err != nil):
 		return held, err
 	}
+	return f.decide(ctx, s, now, id, time.Now())
+}
+
+// decide decides on a cycle of a shard again, which was the latest one at that moment (zero: that is not known). What came of it is what questions are answered from, until there is a later one.
+func (f *Following) decide(ctx context.Context, s *shard, now *replay.Case, id string, latest time.Time) (*see.Cycle, error) {
 	c := &see.Cycle{Cluster: id, Case: now, Registry: f.Registry(now.StorageCapacity)}
+	var err error
 	if f.Works != nil {
 		if c.Works, err = f.Works(ctx); err != nil {
 			f.Log.Info("what owners say of their gangs is not known", "error", err.Error())
@@ -269,8 +308,16 @@ func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
 		f.Metrics.count("other")
 		f.Log.Info("a cycle is decided otherwise than by the scheduler", "shard", s.name, "version", now.Version, "at", now.Image.Now.Time())
 	}
+	if c != nil && s.seer != nil {
+		s.seer.learn(c)
+	}
 	s.mu.Lock()
-	s.cycle, s.err, s.of, s.looked = c, err, now, time.Now()
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.of == nil || !now.Image.Now.Before(s.of.Image.Now) || !latest.IsZero() {
+		s.cycle, s.err, s.of = c, err, now
+		if s.looked = latest; !latest.IsZero() {
+			s.looked = time.Now()
+		}
+	}
 	return c, err
 }

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/app/review"
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/journal"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -31,6 +33,7 @@ const sessionFor = 12 * time.Hour
 var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") },
+	"day":     func(t time.Time) string { return t.UTC().Format("Jan 2 15:04:05 UTC") },
 	"seconds": func(s float64) string { return age(int64(s)) },
 	"age":     age,
 	"class":   func(w explain.Word) string { return strings.ReplaceAll(string(w), " ", "-") },
@@ -39,6 +42,13 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 		return "/job/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 	},
 	"total": func(p explain.Pods) int { return p.Running + p.Pending + p.Gated },
+	"name":  func(k cluster.Key) string { return k.String() },
+	"gpus":  func(milli int64) string { return cluster.BaseDims().FormatOne(cluster.GPU, milli) },
+	"gpuOf": func(r cluster.Resources) string { return cluster.BaseDims().FormatOne(cluster.GPU, r.At(cluster.GPU)) },
+	"hours": func(h float64) string { return fmt.Sprintf("%.1f", h) },
+	"lines": func(list []string) string { return strings.Join(list, "\n") },
+	"spark": spark,
+	"gap":   func(m *journal.Missing) string { return missing(m) },
 	"depth": func(n int) string { return fmt.Sprintf("d%d", min(n, 4)) },
 	"amount": func(m map[string]string, resource, none string) string {
 		if x, ok := m[resource]; ok && x != "unlimited" {
@@ -83,6 +93,12 @@ type page struct {
 	Combs                                  []*comb
 	Hexagon                                string
 	Away                                   []string // shards that give no answer, and why
+	Decided                                *DecisionList
+	Replay                                 *Replay
+	Ledger                                 *Ledger
+	Sim                                    *Proposal
+	Outcome                                *see.Consequences
+	Since                                  string
 }
 
 type link struct {
@@ -133,6 +149,7 @@ func (a *Answerer) pages(mux *http.ServeMux) {
 		}
 		return nil
 	}))
+	a.recordPages(mux)
 	if a.local {
 		return
 	}
@@ -195,7 +212,7 @@ func (a *Answerer) begin(r *http.Request) *page {
 	if p.Namespace != "" {
 		keep = "?namespace=" + url.QueryEscape(p.Namespace)
 	}
-	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}, {Path: "/gpus", Text: "GPUs"}} {
+	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}, {Path: "/gpus", Text: "GPUs"}, {Path: "/decisions", Text: "Decisions"}, {Path: "/ledger", Text: "Ledger"}, {Path: "/what-if", Text: "What if"}} {
 		l.Here = l.Path == r.URL.Path
 		l.Path += keep
 		p.Nav = append(p.Nav, l)

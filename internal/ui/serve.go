@@ -17,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app/gate"
 	"github.com/muster-scheduler/muster/internal/app/review"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/journal"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -42,6 +43,9 @@ type Answerer struct {
 	log    logr.Logger
 	local  bool // whoever asks is the one whose machine this is, if he knows the secret
 	secret string
+
+	journal *journal.Journal          // nil: none is kept
+	outlook func(string) *see.Outlook // nil: nothing is forecast
 }
 
 // New returns what answers from these cycles to those that the reviewer knows. The log is told of defects, in words that nobody who
@@ -96,6 +100,8 @@ func refusal(err error) *Refused {
 		}
 	case errors.Is(err, review.ErrWho), errors.Is(err, review.ErrMayNot):
 		r.Code = review.Status(err)
+	case errors.Is(err, ErrNoJournal):
+		r.Code = http.StatusNotFound
 	case errors.Is(err, ErrNoCycle):
 		r.Code, r.RetryAfterSeconds = http.StatusServiceUnavailable, 2
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -132,6 +138,11 @@ func (a *Answerer) Handler() http.Handler {
 	mux.HandleFunc("GET "+API+"/namespaces/{namespace}/gangs/{name...}", a.json(a.gang))
 	mux.HandleFunc("GET "+API+"/queues", a.json(a.queues))
 	mux.HandleFunc("GET "+API+"/nodes", a.json(a.nodes))
+	mux.HandleFunc("GET "+API+"/decisions", a.json(a.decisions))
+	mux.HandleFunc("GET "+API+"/cycles/{number}", a.json(a.cycle))
+	mux.HandleFunc("GET "+API+"/ledger", a.json(a.ledger))
+	mux.HandleFunc("GET "+API+"/outlook", a.json(a.outlooks))
+	mux.HandleFunc("POST "+API+"/what-if", a.json(a.simulate))
 	a.pages(mux)
 	var all http.Handler
 	if a.local {
@@ -173,7 +184,7 @@ func (a *Answerer) ask(r *http.Request) (*question, func(), error) {
 	}
 	gate.Proves(r)
 	l, within := a.usual, forAnswer
-	if r.FormValue("inLine") == "true" {
+	if r.URL.Query().Get("inLine") == "true" || r.Method == http.MethodPost || strings.Contains(r.URL.Path, "/cycle") {
 		l, within = a.proofs, forProof
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), within)
@@ -377,9 +388,11 @@ func (a *Answerer) explain(q *question) (*see.Explanation, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e, err = e.Within(c.Scope(q.viewer.may)); err != nil {
+		s := c.Scope(q.viewer.may)
+		if e, err = e.Within(s); err != nil {
 			return nil, err
 		}
+		a.expect(e, shard, key, s)
 		complete(&e.Cycle)
 		return e, nil
 	}

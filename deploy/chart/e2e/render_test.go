@@ -653,6 +653,24 @@ func TestUI(t *testing.T) {
 		if asks.RoleRef.Name != "system:auth-delegator" || asks.Subjects[0].Name != account {
 			t.Errorf("%+v", asks)
 		}
+		if v := pod.Spec.Volumes; len(v) != 1 || v[0].EmptyDir == nil || v[0].EmptyDir.SizeLimit.String() != "2560Mi" || pod.Spec.Containers[0].VolumeMounts[0].Name != v[0].Name || pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.FSGroup != nil {
+			t.Errorf("the journal's volume: %+v", v)
+		}
+	}
+	with, err := render(t, "ui: {enabled: true, journal: {claim: kept}}", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed := objects(t, map[string]string{"ui.yaml": with["ui.yaml"]})["Deployment kai-scheduler/muster-ui"].(*appsv1.Deployment).Spec
+	if v := claimed.Template.Spec.Volumes; len(v) != 1 || v[0].PersistentVolumeClaim == nil || v[0].PersistentVolumeClaim.ClaimName != "kept" || claimed.Strategy.Type != appsv1.RecreateDeploymentStrategyType || *claimed.Template.Spec.SecurityContext.FSGroup != 10000 {
+		t.Errorf("a claim: %+v", claimed)
+	}
+	if _, err := render(t, "ui: {enabled: true, replicaCount: 2, journal: {claim: kept}}", false); err == nil || !strings.Contains(err.Error(), "ui.journal.claim") {
+		t.Errorf("two pods with one claim: %v", err)
+	}
+	off, err := render(t, "ui: {enabled: true, journal: {enabled: false}}", false)
+	if err != nil || strings.Contains(off["ui.yaml"], "journal") {
+		t.Errorf("without a journal: %v\n%s", err, off["ui.yaml"])
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/lab"
 	"github.com/muster-scheduler/muster/internal/see"
+	"github.com/muster-scheduler/muster/internal/ui"
 )
 
 // site is the role ui as people reach it.
@@ -43,6 +44,29 @@ func (s *site) get(t *testing.T, who, path string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if who != "" {
+		r.Header.Set("Authorization", "Bearer "+s.tokens[who])
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// post asks with a body of JSON.
+func (s *site) post(t *testing.T, who, path, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
 	if who != "" {
 		r.Header.Set("Authorization", "Bearer "+s.tokens[who])
 	}
@@ -104,7 +128,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	muster := newProcess(t, "all", w.lab.Kubeconfig(), "--leader-elect", "--plugin-server-port=0", "--cycle-listen-address="+freeAddress(t))
 	muster.start()
 	address := freeAddress(t)
-	role := newProcess(t, install.UI, w.roleAccount(t, install.UI), "--ui-listen-address="+address)
+	role := newProcess(t, install.UI, w.roleAccount(t, install.UI), "--ui-listen-address="+address, "--journal-folder="+t.TempDir())
 	role.start()
 	muster.awaitReady(t)
 	role.awaitReady(t)
@@ -117,7 +141,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	}
 	s := &site{url: "https://" + address, tokens: map[string]string{
 		"ruth": w.person(t, "red", "ruth", false, get("get", "podgroups")), "bill": w.person(t, "blue", "bill", false, get("get", "podgroups")),
-		"ada": w.person(t, "default", "ada", true, get("get", "podgroups"), get("list", "queues")), "eve": w.person(t, "default", "eve", false), "liar": "not-a-token",
+		"ada": w.person(t, "default", "ada", true, get("get", "podgroups"), get("list", "queues"), get("simulate", "queues")), "eve": w.person(t, "default", "eve", false), "liar": "not-a-token",
 	}, client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
 
 	w.create(t, gang("blue", "bluefirst", 16, ""))
@@ -132,6 +156,33 @@ func TestWhoSeesWhat(t *testing.T) {
 			if code != http.StatusOK || !strings.Contains(text, name) {
 				return fmt.Sprintf("%s is not in %d %s", name, code, text)
 			}
+		}
+		return ""
+	})
+
+	// The journal has the cycle that bound bluefirst, and why the others wait.
+	var kept string
+	poll(t, 2*time.Minute, func() string {
+		code, text := s.get(t, "ada", api+"/decisions")
+		var l ui.DecisionList
+		if err := json.Unmarshal([]byte(text), &l); err != nil || code != http.StatusOK {
+			return fmt.Sprintf("%d %.300s", code, text)
+		}
+		waits := map[string]bool{}
+		for _, e := range l.Items {
+			for _, d := range e.Decisions {
+				if d.Binds > 0 && strings.HasPrefix(d.Gang.Name, "pg-bluefirst-") {
+					kept = fmt.Sprint(e.Number)
+				}
+			}
+			for _, r := range e.Reasons {
+				for _, name := range []string{"bluelater", "redtrain", "redhuge"} {
+					waits[name] = waits[name] || r.Reason != "" && strings.HasPrefix(r.Gang.Name, "pg-"+name+"-")
+				}
+			}
+		}
+		if kept == "" || !waits["bluelater"] || !waits["redtrain"] || !waits["redhuge"] {
+			return fmt.Sprintf("the journal has cycle %q, and reasons of %v: %.2000s", kept, waits, text)
 		}
 		return ""
 	})
@@ -158,6 +209,17 @@ func TestWhoSeesWhat(t *testing.T) {
 		{"/queues?namespace=blue", "403", "200", "200", "403"},
 		{api + "/nodes", "403", "403", "403", "403"}, // takes the right to list nodes
 		{"/gpus", "403", "403", "403", "403"},
+		{api + "/decisions", "403", "403", "200 bluefirst bluelater redtrain redhuge", "403"},
+		{api + "/decisions?namespace=red", "200 redtrain redhuge", "403", "200 redtrain redhuge", "403"},
+		{api + "/decisions?namespace=blue&gang=bluefirst", "403", "200 bluefirst", "200 bluefirst", "403"},
+		{api + "/cycles/" + kept, "403", "403", "200 bluefirst", "403"},
+		{api + "/cycles/" + kept + "?namespace=red", "200", "403", "200 bluefirst", "403"},
+		{api + "/ledger", "403", "403", "200", "403"},
+		{api + "/ledger?namespace=red", "200", "403", "200", "403"},
+		{"/decisions?namespace=blue", "403", "200 bluefirst bluelater", "200 bluefirst bluelater", "403"},
+		{"/cycle/" + kept + "?namespace=blue", "403", "200 bluefirst", "200 bluefirst", "403"},
+		{"/ledger?namespace=blue", "403", "200", "200", "403"},
+		{"/what-if", "403", "403", "200", "403"},
 	}
 	for _, row := range matrix {
 		for who, want := range map[string]string{"ruth": row.ruth, "bill": row.bill, "ada": row.ada, "eve": row.eve, "": "401", "liar": "401"} {
@@ -198,6 +260,20 @@ func TestWhoSeesWhat(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), os.Getenv(binaryEnv), "explain", "Job redhuge", "--kubeconfig", kubeconfig, "--ui", s.url, "--ui-certificate-fingerprint", print[1]).CombinedOutput()
 	if said := string(out); err != nil || !strings.HasPrefix(said, "Job redhuge (gang red/pg-redhuge-") || !strings.Contains(said, ": never; ") || !strings.Contains(said, "as the scheduler saw it, ") || strings.Contains(said, "blue") {
 		t.Errorf("%v\n%s", err, said)
+	}
+
+	for _, args := range [][]string{{"decisions", "--since", "1h", "-n", "red"}, {"replay", "--cycle", kept, "-n", "red"}} {
+		out, err := exec.CommandContext(t.Context(), os.Getenv(binaryEnv), append(args, "--kubeconfig", kubeconfig, "--ui", s.url, "--ui-certificate-fingerprint", print[1])...).CombinedOutput()
+		if said := string(out); err != nil || strings.Contains(said, "blue") || args[0] == "decisions" && !strings.Contains(said, "redhuge") || args[0] == "replay" && !strings.Contains(said, "byte for byte") {
+			t.Errorf("%v: %v\n%s", args, err, said)
+		}
+	}
+
+	// A what-if takes the right to simulate queues.
+	for who, want := range map[string]int{"ruth": http.StatusForbidden, "ada": http.StatusOK, "eve": http.StatusForbidden, "": http.StatusUnauthorized} {
+		if code, text := s.post(t, who, api+"/what-if", `{"delete":["blue/bluelater"]}`); code != want || code == http.StatusOK && !strings.Contains(text, `"kind":"Consequences"`) || code != http.StatusOK && strings.Contains(text, "blue") {
+			t.Errorf("%q asks what if: %d %.500s", who, code, text)
+		}
 	}
 
 	// Whoever is the scheduler's peer must have the right to read cycles: a tenant has not.

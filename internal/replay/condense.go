@@ -1,0 +1,96 @@
+package replay
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// errNothing says that there is no cycle to speak of.
+var errNothing = errors.New("write a cycle: none has come, or a gap has not ended")
+
+// Whole is the latest cycle as a keyframe, a line of a stream. An error says that there is none. O(objects).
+func (f *Follower) Whole() ([]byte, error) {
+	c := f.Case()
+	if c == nil {
+		return nil, errNothing
+	}
+	return wholeLine(f.cycle, f.cluster, c)
+}
+
+// Condensed is the latest cycle as a line of a stream that leaves out those which it is not asked for: a keyframe if that is wanted, or where there is nothing that it could differ
+// from; else a change, of what is another than in the cycle that it was last asked for. A Follower that takes these lines in has the same cases. What was asked for is taken to be
+// kept: who loses a line asks for a keyframe next. The cost of a change is that of what has changed; from the first call on, taking entries in remembers the names of what they change.
+func (f *Follower) Condensed(whole bool) (text []byte, isWhole bool, err error) {
+	if !f.there {
+		return nil, false, errNothing
+	}
+	if whole || f.since == nil {
+		text, err = f.Whole()
+		isWhole = true
+	} else {
+		text, err = f.part()
+	}
+	if f.since = newTouched(f.cycle); err != nil {
+		f.since = nil
+	}
+	return text, isWhole, err
+}
+
+// part is what differs from the cycle that was condensed last.
+func (f *Follower) part() ([]byte, error) {
+	t := f.since
+	e := entry{Kind: Change, Cycle: f.cycle, After: t.cycle, Gone: &gone{}}
+	c := f.head
+	c.Image = cluster.Image{Now: f.now, Dims: f.dims, Memory: f.memory}
+	im := &c.Image
+	e.Gone.Nodes = differ(im, t.nodes, f.nodes, cmp.Compare[string])
+	e.Gone.Topologies = differ(im, t.topologies, f.topologies, cmp.Compare[string])
+	e.Gone.Queues = differ(im, t.queues, f.queues, cmp.Compare[string])
+	if len(f.usage) > 0 {
+		im.Events = append(im.Events, cluster.UsageState{Queues: f.usage})
+	}
+	e.Gone.Gangs = differ(im, t.gangs, f.gangs, compareKeys)
+	e.Gone.Pods = differ(im, t.pods, f.pods, cmp.Compare[string])
+	for _, k := range differ(im, t.objects, f.objects, compareObjects) {
+		e.Gone.Objects = append(e.Gone.Objects, cluster.ObjectGone{Kind: k.kind, Key: k.key})
+	}
+	var err error
+	if e.File, err = pack(&c); err != nil {
+		return nil, err
+	}
+	return line(&e)
+}
+
+// differ adds to an image those of the keys that are there, and returns those that are not.
+func differ[K comparable, E cluster.Event](im *cluster.Image, keys map[K]bool, of map[K]E, order func(a, b K) int) (gone []K) {
+	for _, k := range slices.SortedFunc(maps.Keys(keys), order) {
+		if e, ok := of[k]; ok {
+			im.Events = append(im.Events, e)
+		} else {
+			gone = append(gone, k)
+		}
+	}
+	return gone
+}
+
+func compareKeys(a, b cluster.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Face, b.Face))
+}
+
+func compareObjects(a, b objectKey) int {
+	return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key))
+}
+
+// Plans are what was decided in the latest cycle. They must not be changed.
+func (f *Follower) Plans() []engine.Plan { return f.head.Plans }
+
+// At is the moment of the latest cycle.
+func (f *Follower) At() cluster.Instant { return f.now }
+
+// QueueOf is the queue of a gang of the latest cycle, "" for one that is not there.
+func (f *Follower) QueueOf(gang cluster.Key) string { return f.gangs[gang].Queue }

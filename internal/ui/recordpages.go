@@ -1,0 +1,117 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/muster-scheduler/muster/internal/journal"
+)
+
+// recordPages serves the pages of the journal and of what-ifs.
+func (a *Answerer) recordPages(mux *http.ServeMux) {
+	mux.HandleFunc("GET /decisions", a.show("decisions", func(q *question, p *page) (err error) {
+		p.Title, p.Since = "Decisions", q.FormValue("since")
+		p.Decided, err = a.decided(q)
+		return err
+	}))
+	mux.HandleFunc("GET /cycle/{number}", a.show("cycle", func(q *question, p *page) (err error) {
+		p.Title = "Cycle " + q.PathValue("number")
+		p.Replay, err = a.replayed(q)
+		return err
+	}))
+	mux.HandleFunc("GET /ledger", a.show("ledger", func(q *question, p *page) (err error) {
+		p.Title, p.Since = "Ledger", q.FormValue("since")
+		p.Ledger, err = a.account(q)
+		return err
+	}))
+	mux.HandleFunc("GET /what-if", a.show("whatif", func(q *question, p *page) error {
+		p.Title, p.Sim = "What if", &Proposal{}
+		return q.viewer.review.Resource(q.Context(), q.viewer.user, verbSimulate, groupWork, "queues", "")
+	}))
+	mux.HandleFunc("POST /what-if", func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		a.show("whatif", func(q *question, p *page) (err error) {
+			p.Title = "What if"
+			if p.Sim, err = readForm(q.Request); err != nil {
+				return err
+			}
+			p.Outcome, err = a.simulated(q, p.Sim)
+			return err
+		})(w, r)
+	})
+}
+
+// readForm reads the form: a line for each.
+func readForm(r *http.Request) (*Proposal, error) {
+	lines := func(name string) (out []string) {
+		for _, l := range strings.Split(r.PostFormValue(name), "\n") {
+			if l = strings.TrimSpace(l); l != "" {
+				out = append(out, l)
+			}
+		}
+		return out
+	}
+	number := func(name string) (int, error) {
+		text := strings.TrimSpace(r.PostFormValue(name))
+		if text == "" {
+			return 0, nil
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, wrongNumber(name, text)
+		}
+		return n, nil
+	}
+	s := &Proposal{Shard: r.PostFormValue("shard")}
+	s.Quota, s.Limit, s.Weight, s.Priority, s.Cordon, s.Delete, s.Like = lines("quota"), lines("limit"), lines("weight"), lines("priority"), lines("cordon"), lines("delete"), strings.TrimSpace(r.PostFormValue("like"))
+	var err error
+	if s.AddNodes, err = number("addNodes"); err == nil {
+		s.Cycles, err = number("cycles")
+	}
+	return s, err
+}
+
+// missing says what is missing, for people.
+func missing(m *journal.Missing) string {
+	said := map[journal.Why]string{
+		journal.Away: "Nobody kept a journal", journal.Torn: "The last entry before a crash was not written to its end", journal.Damaged: "A file of the journal is damaged",
+		journal.Full: "The disk took no more", journal.Slow: "There were more cycles than could be kept", journal.Behind: "The scheduler was ahead of its reader",
+		journal.Unreadable: "The scheduler said what this version cannot read", journal.SetBack: "The clock was set back", journal.Other: "A cycle could not be decided on again",
+	}[m.Why]
+	if said == "" {
+		said = string(m.Why)
+	}
+	if !m.Since.IsZero() {
+		said += ", since " + m.Since.UTC().Format("Jan 2 15:04:05 UTC")
+	}
+	if m.Count > 0 {
+		said += fmt.Sprintf("; %d are missing", m.Count)
+	}
+	return said + "."
+}
+
+// sparkWidth and sparkHeight are the size of a drawn account.
+const sparkWidth, sparkHeight = 200, 32
+
+// spark is where the line of a queue's use or of what it is owed goes.
+func spark(points []LedgerPoint, owed bool) string {
+	if len(points) < 2 {
+		return ""
+	}
+	most := 1.0
+	for _, p := range points {
+		most = max(most, p.Used, p.Owed)
+	}
+	first, span := points[0].At, points[len(points)-1].At.Sub(points[0].At).Seconds()
+	var b strings.Builder
+	for _, p := range points {
+		y := p.Used
+		if owed {
+			y = p.Owed
+		}
+		fmt.Fprintf(&b, "%.1f,%.1f ", sparkWidth*p.At.Sub(first).Seconds()/max(span, 1), sparkHeight-1-(sparkHeight-2)*y/most)
+	}
+	return strings.TrimSpace(b.String())
+}
