@@ -88,7 +88,7 @@ func readCases(text []byte) ([]benchCase, error) {
 					set++
 				}
 			}
-			if figureOf(k) == nil || set != 1 {
+			if _, ok := figureOf(k); !ok || set != 1 {
 				wrong = fmt.Sprintf("reach: %s is no figure, or does not say one of max, min, maxRatio and minRatio", k)
 			}
 		}

@@ -41,17 +41,17 @@ var figureRows = []figure{
 	{key: "rss_growth_pct", name: "growth of memory, %", format: "%.0f"},
 }
 
-// figureOf is the row of a key; nil for none.
-func figureOf(key string) *figure {
+// figureOf is the row of a key.
+func figureOf(key string) (figure, bool) {
 	k := slices.IndexFunc(figureRows, func(f figure) bool { return f.key == key })
 	if k < 0 {
-		return nil
+		return figure{}, false
 	}
-	return &figureRows[k]
+	return figureRows[k], true
 }
 
 // measure says how the pods came to their nodes since the start. The middle is between a quarter and three quarters of them bound; it is
-// left out where that took no time. An error is a pod without a node.
+// left out where that took no time, and what is left after the last pod was made where that was before the start. An error is a pod without a node.
 func measure(pods []pod, start time.Time) (map[string]float64, error) {
 	if len(pods) == 0 {
 		return nil, errors.New("there are no pods")
@@ -70,9 +70,11 @@ func measure(pods []pod, start time.Time) (map[string]float64, error) {
 	slices.SortFunc(bound, time.Time.Compare)
 	n := len(bound)
 	out := map[string]float64{
-		"all_bound_s":          bound[n-1].Sub(start).Seconds(),
-		"first_bound_s":        bound[0].Sub(start).Seconds(),
-		"last_made_to_bound_s": max(0, bound[n-1].Sub(lastMade).Seconds()),
+		"all_bound_s":   bound[n-1].Sub(start).Seconds(),
+		"first_bound_s": bound[0].Sub(start).Seconds(),
+	}
+	if !lastMade.Before(start) {
+		out["last_made_to_bound_s"] = max(0, bound[n-1].Sub(lastMade).Seconds())
 	}
 	from, to := n/4, 3*n/4
 	if span := bound[to].Sub(bound[from]).Seconds(); span > 0 {

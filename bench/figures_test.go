@@ -29,6 +29,9 @@ func TestMeasure(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("figures %v", got)
 	}
+	if got, err := measure(pods, at(8)); err != nil || len(got) != 3 {
+		t.Errorf("all made before: %v, %v", got, err)
+	}
 	if got, err := measure(pods[:1], at(0)); err != nil || got["middle_per_s"] != 0 {
 		t.Errorf("one pod: %v, %v", got, err)
 	}

@@ -191,7 +191,7 @@ func (b *bench) alone(ctx context.Context, l *lab.Lab) ([]process, func(), error
 	if err := lab.InstallCRDs(ctx, l.Config(), crdDocuments()); err != nil {
 		return nil, nil, err
 	}
-	if err := priorityClass(ctx, l); err != nil {
+	if err := installation(ctx, l); err != nil {
 		return nil, nil, err
 	}
 	m, err := b.muster(l, "all", 0)

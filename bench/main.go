@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,9 @@ type wish struct {
 }
 
 func main() {
+	// What this program starts dies with it, by a signal of the kernel's that comes when the thread that started it ends: this one starts
+	// them all, and lasts.
+	runtime.LockOSThread()
 	var b bench
 	var w wish
 	flag.StringVar(&w.only, "case", "", "only these cases, with commas between them")

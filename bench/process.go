@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,10 +20,6 @@ import (
 
 // endGrace is how long a process may take to end before it is killed.
 const endGrace = 20 * time.Second
-
-// What this program starts dies with it, by a signal of the kernel's that comes when the thread that started it ends: the main one, which
-// lasts, starts them all.
-func init() { runtime.LockOSThread() }
 
 // child is a process that is measured.
 type child struct {
@@ -44,6 +39,7 @@ func startChild(name, log, path string, args ...string) (*child, error) {
 	defer f.Close()
 	c := &child{name: name, log: log, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = f, f
+	// It dies with this program: see main.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -36,14 +36,14 @@ type spread struct {
 // spreadOf a figure's values. The median of an even number is the worse one of the two in the middle.
 func spreadOf(key string, values []float64) spread {
 	all := slices.Sorted(slices.Values(values))
-	if f := figureOf(key); f != nil && f.more {
+	if f, _ := figureOf(key); f.more {
 		slices.Reverse(all)
 	}
 	return spread{Median: all[len(all)/2], Worst: all[len(all)-1]}
 }
 
 // verdict says whether a figure is what it should be; "" where nothing is said of it, or the other side is not there.
-func (r *result) verdict(c *benchCase, f *figure) string {
+func (r *result) verdict(c *benchCase, f figure) string {
 	want, ok := c.Reach[f.key]
 	if !ok {
 		return ""
@@ -68,11 +68,11 @@ func (r *result) verdict(c *benchCase, f *figure) string {
 	return "**not reached**"
 }
 
-// ratio is Muster's median divided by kube-scheduler's, where both are there and the latter is not 0.
-func (r *result) ratio(f *figure) (float64, bool) {
+// ratio is Muster's median divided by kube-scheduler's, where both are there and the latter is no less than a hundredth, below which clocks and rounding decide.
+func (r *result) ratio(f figure) (float64, bool) {
 	mine, have := r.Sides[sideMuster][f.key]
 	theirs, both := r.Sides[sideKube][f.key]
-	if !have || !both || theirs.Median == 0 {
+	if !have || !both || theirs.Median < 0.01 {
 		return 0, false
 	}
 	return mine.Median / theirs.Median, true
@@ -95,8 +95,7 @@ func (w reach) words() string {
 func (r *result) table(c *benchCase) string {
 	var b strings.Builder
 	b.WriteString("| figure | Muster | kube-scheduler | ratio | reach | |\n|---|---|---|---|---|---|\n")
-	for i := range figureRows {
-		f := &figureRows[i]
+	for _, f := range figureRows {
 		cells := []string{f.name}
 		some := false
 		for _, side := range []string{sideMuster, sideKube} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +26,21 @@ import (
 
 func crdDocuments() [][]byte { return crds.Documents() }
 
-// priorityClass makes the class that gangs get by default, as every installation has it.
-func priorityClass(ctx context.Context, l *lab.Lab) error {
+// namespace makes one.
+func namespace(ctx context.Context, l *lab.Lab, name string) error {
+	_, err := l.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("make namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// installation makes what every installation has: the namespace where gangs' records are, without which there are BindRequests instead, and
+// the class that gangs get by default.
+func installation(ctx context.Context, l *lab.Lab) error {
+	if err := namespace(ctx, l, home); err != nil {
+		return err
+	}
 	_, err := l.Client().SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "train"}, Value: 50}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the PriorityClass train: %w", err)

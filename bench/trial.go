@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -113,11 +112,10 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 // prepare makes the namespaces, and waits until pods can be made in them, and the objects that Muster's installations have.
 func (t *trial) prepare(ctx context.Context) error {
 	for _, name := range []string{space, others} {
-		_, err := t.lab.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("make namespace %s: %w", name, err)
+		if err := namespace(ctx, t.lab, name); err != nil {
+			return err
 		}
-		err = await(ctx, "pods can be made in namespace "+name, func() (string, error) {
+		err := await(ctx, "pods can be made in namespace "+name, func() (string, error) {
 			_, err := t.lab.Client().CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return "its ServiceAccount is not there", nil
@@ -128,7 +126,7 @@ func (t *trial) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return priorityClass(ctx, t.lab)
+	return installation(ctx, t.lab)
 }
 
 // start starts the scheduler.
