@@ -26,6 +26,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -52,6 +54,8 @@ func main() {
 	// What this program starts dies with it, by a signal of the kernel's that comes when the thread that started it ends: this one starts
 	// them all, and lasts.
 	runtime.LockOSThread()
+	klog.LogToStderr(false) // what clients say of requests that were cut is in the errors
+	klog.SetOutput(io.Discard)
 	var b bench
 	var w wish
 	flag.StringVar(&w.only, "case", "", "only these cases, with commas between them")
@@ -74,6 +78,9 @@ func main() {
 	}
 	if err == nil {
 		err = b.all(ctx, &w)
+	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -26,7 +26,7 @@ type child struct {
 	name, log string
 	cmd       *exec.Cmd
 	done      chan struct{} // closed when it has ended
-	err       error         // how, valid then
+	err       error         // that, and the end of its log; valid then
 	wanted    atomic.Bool   // is its end
 }
 
@@ -45,7 +45,11 @@ func startChild(name, log, path string, args ...string) (*child, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		c.err = c.cmd.Wait()
+		how := "by itself"
+		if err := c.cmd.Wait(); err != nil {
+			how = err.Error()
+		}
+		c.err = fmt.Errorf("%s has ended (%s); the end of its log:\n%s", c.name, how, tail(c.log, 2000))
 		close(c.done)
 	}()
 	return c, nil
@@ -71,7 +75,7 @@ func (c *child) pid() int { return c.cmd.Process.Pid }
 func (c *child) ended() error {
 	select {
 	case <-c.done:
-		return fmt.Errorf("%s has ended (%w); the end of its log:\n%s", c.name, c.err, tail(c.log, 2000))
+		return c.err
 	default:
 		return nil
 	}

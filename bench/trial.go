@@ -67,7 +67,7 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer func() {
-		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(err, cause) {
 			err = errors.Join(cause, err)
 		}
 	}()
@@ -372,11 +372,16 @@ func (t *trial) drive(ctx context.Context) (map[string]float64, error) {
 			return os.WriteFile(resume, nil, 0o600)
 		}
 	}
-	if _, err := t.b.drive(ctx, args, submitted); err != nil {
+	report, err := t.b.drive(ctx, args, submitted)
+	if err != nil {
 		return nil, err
 	}
 	if err := t.o.wait(ctx, "the observer sees what the load driver saw", time.Minute, t.sched, func(n counts) bool { return n.bound >= c.pods() }); err != nil {
 		return nil, err
 	}
-	return t.finish(ctx)
+	out, err := t.finish(ctx)
+	if err == nil {
+		out["driver_s"] = report["all_bound_s"]
+	}
+	return out, err
 }
