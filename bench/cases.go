@@ -76,6 +76,8 @@ func readCases(text []byte) ([]benchCase, error) {
 			wrong = "one of scenario and load must be set"
 		case !slices.Contains([]string{"", "churn", "large", "racks"}, c.Load):
 			wrong = "load is churn, large or racks"
+		case c.Load != "" && c.Prepared != (c.Load == "racks"):
+			wrong = "prepared: of the loads, racks is, and no other"
 		case c.Nodes < 1:
 			wrong = "nodes: there must be one"
 		case (c.Load != "") != (c.Gang > 0):

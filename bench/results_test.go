@@ -72,7 +72,8 @@ func TestCases(t *testing.T) {
 	for text, want := range map[string]string{
 		"{name: a, nodes: 1}":                                                           "one of scenario and load",
 		"{name: a, nodes: 1, scenario: fill, gang: 3}":                                  "gang is for loads",
-		"{name: a, nodes: 1, load: racks}":                                              "gang is for loads, and they need it",
+		"{name: a, nodes: 1, load: racks, prepared: true}":                              "gang is for loads, and they need it",
+		"{name: a, nodes: 1, load: racks, gang: 4}":                                     "prepared: of the loads, racks is",
 		"{name: a, scenario: fill}":                                                     "nodes",
 		"{name: a, nodes: 1, load: flood, gang: 1}":                                     "load is",
 		"{name: a, nodes: 1, scenario: fill, reach: {speed: {max: 1}}}":                 "speed is no figure",
