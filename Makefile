@@ -188,11 +188,11 @@ dist/runner-%: internal/climb/testdata/%.patch FORCE
 	rm -rf dist/$*/internal/climb dist/$*/cmd/runner; cp -r internal/climb dist/$*/internal/; find dist/$*/internal/climb -name '*_test.go' -delete
 	cd dist/$* && git apply --unsafe-paths ../../$< && $(GO) build -o ../$(@F) ./cmd/runner
 
-bench-system: build ## Whole cases on a lab of 500 nodes, five runs each (needs the load driver beside the checkout)
-	$(GO) run ./bench -bin bin
+bench-system: build ## Whole cases on a lab of 500 nodes, by turns with a stock kube-scheduler, five rounds each (needs the load driver beside the checkout); BENCH="-case large" for one that takes long, "-scale 0.02" for a trial, "-profile DIR", "-results bench/results.yaml"
+	$(GO) run ./bench -bin bin $(BENCH)
 
-bench-installed: build bin/realnode bin/helm-install dist/node ## The case fill with the chart installed on a real node, against one process on the same lab, three runs of each (needs what test-node needs, and the load driver); prints a table (BENCH="-o json", or BENCH="-runs 1 -- -nodes 20 -size 50" for a trial)
-	$(GO) run ./bench -bin bin -case installed -runs 3 $(BENCH)
+bench-installed: build bin/realnode bin/helm-install dist/node ## The case fill with the chart installed on a real node, against one process on the same lab, three rounds of each (needs what test-node needs, and the load driver); prints a table (BENCH="-o json", or BENCH="-rounds 1 -- -nodes 20 -size 50" for a trial)
+	$(GO) run ./bench -bin bin -case installed -rounds 3 $(BENCH)
 
 mutants: ## Neutralise each point, key and field in turn: some scenario must notice
 	@files=$$(git grep -l --untracked '^func TestMutants' -- '*_test.go' || true); \

@@ -102,10 +102,10 @@ func (b *bench) compare(ctx context.Context, c *benchCase) error {
 	if len(lacks) > 0 {
 		return fmt.Errorf("a real node cannot run on this machine, which lacks %s", strings.Join(lacks, "; "))
 	}
-	out := comparison{About: c.About, Cores: runtime.NumCPU(), Reach: c.Reach["ratio"], Ways: [2]way{
+	out := comparison{About: c.About, Cores: runtime.NumCPU(), Reach: c.Reach["all_bound_s"].MaxRatio, Ways: [2]way{
 		{Name: "as installed", Where: "containers on a real node"}, {Name: "muster run all", Where: "beside the lab"},
 	}}
-	for i := range b.runs {
+	for i := range b.rounds {
 		for k, start := range [...]starter{b.install, b.alone} {
 			w := &out.Ways[k]
 			if err := b.beside(ctx, c, filepath.Join(b.dir, fmt.Sprintf("%s-%d-%d", c.Name, i, k)), start, &out, w); err != nil {
@@ -168,7 +168,7 @@ func (b *bench) beside(ctx context.Context, c *benchCase, dir string, start star
 	for i := range processes {
 		watched[strconv.Itoa(i)] = processes[i].pid
 	}
-	got, err := b.drive(ctx, slices.Concat([]string{"-kubeconfig", l.Kubeconfig(), "-scenario", c.Scenario}, c.Args, pids(l, watched)), nil)
+	got, err := b.drive(ctx, slices.Concat([]string{"-kubeconfig", l.Kubeconfig()}, c.driverArgs(sideMuster), pids(l, watched), b.load), nil)
 	if err != nil {
 		return err
 	}
@@ -191,18 +191,18 @@ func (b *bench) alone(ctx context.Context, l *lab.Lab) ([]process, func(), error
 	if err := lab.InstallCRDs(ctx, l.Config(), crdDocuments()); err != nil {
 		return nil, nil, err
 	}
-	if err := priorityClass(ctx, l); err != nil {
+	if err := installation(ctx, l); err != nil {
 		return nil, nil, err
 	}
-	m, err := b.muster(l, "all")
+	m, err := b.muster(l, "all", 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	args := slices.Clone(m.Args[1:])
+	args := slices.Clone(m.cmd.Args[1:])
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], l.Kubeconfig(), "KUBECONFIG")
 	}
-	return []process{{Name: "muster", Args: args, pid: m.Process.Pid}}, func() { end(m) }, nil
+	return []process{{Name: "muster", Args: args, pid: m.pid()}}, m.end, nil
 }
 
 // install installs the chart with its default values, as Helm does, and returns when every role is available.

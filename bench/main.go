@@ -1,54 +1,35 @@
-// Command bench measures whole cases (cases.yaml) on a lab: `muster run all` as one process, the lab as another, and the
-// load driver in shared/loadgen beside the checkout as a third. It prints the median and the worst of its runs against what
-// each case should reach, and fails when a run did not end in the state it should. The case "installed" is measured by turns with
-// Muster as the chart installs it and in one process, and is left out unless it is asked for.
+// Command bench measures whole cases (cases.yaml) on a lab: `muster run all` as one process and, by turns with it, a stock kube-scheduler as
+// one, each time on a fresh lab of the same make, which is another process; and the load driver in shared/loadgen beside the checkout. It watches
+// the pods by itself, and prints the median and the worst of its rounds against what each case should reach. It fails when a round did not end
+// in the state it should. The case "installed" is measured by turns with Muster as the chart installs it and in one process; it and what takes
+// long are left out unless asked for. docs/operations/scale.md says what the figures are.
 //
-// Arguments after the flags are the load driver's, besides those of the case: -nodes 20 -size 50 makes a case small.
+// Arguments after the flags are the load driver's, for the case installed.
 package main
 
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"k8s.io/klog/v2"
 
 	"github.com/muster-scheduler/muster/internal/lab"
 )
-
-//go:embed cases.yaml
-var casesYAML []byte
-
-// benchCase is one row of cases.yaml.
-type benchCase struct {
-	Name     string   `json:"name"`
-	About    string   `json:"about"`
-	Scenario string   `json:"scenario"`
-	Args     []string `json:"args,omitempty"`
-	Prepared bool     `json:"prepared,omitempty"`
-	// Layout is how the nodes nest, widest domains first: [4, 8, 2] is 4 zones of 8 racks of 2 nodes. Prefer is the level,
-	// by its number from 1 on, that the Jobs prefer. Everything is submitted first; then Muster starts, all of it.
-	Layout []int              `json:"layout,omitempty"`
-	Prefer int                `json:"prefer,omitempty"`
-	Reach  map[string]float64 `json:"reach"`
-	// Installed: by turns as the chart installs Muster, and in one process on the same lab. Reach has a ratio of the two.
-	Installed bool `json:"installed,omitempty"`
-}
 
 // bench is what cases are measured with.
 type bench struct {
@@ -57,30 +38,49 @@ type bench struct {
 	images  string   // folder of the images' archives
 	loadgen string   // the load driver, built
 	load    []string // further arguments of it
-	runs    int
+	rounds  int
 	json    bool
+	profile string // folder; "" for none
+}
+
+// wish is what one was asked for besides.
+type wish struct {
+	only, side, driver, results string
+	rounds                      int
+	scale                       float64
 }
 
 func main() {
-	only := flag.String("case", "", "only this case")
+	// What this program starts dies with it, by a signal of the kernel's that comes when the thread that started it ends: this one starts
+	// them all, and lasts.
+	runtime.LockOSThread()
+	klog.LogToStderr(false) // what clients say of requests that were cut is in the errors
+	klog.SetOutput(io.Discard)
 	var b bench
-	flag.IntVar(&b.runs, "runs", 5, "runs of each case")
+	var w wish
+	flag.StringVar(&w.only, "case", "", "only these cases, with commas between them")
+	flag.StringVar(&w.side, "side", "", "only muster, or only kube-scheduler")
+	flag.IntVar(&w.rounds, "rounds", 0, "rounds of each case; 0 for as many as the case has")
+	flag.Float64Var(&w.scale, "scale", 1, "part of the case's nodes and pods, to try the machinery: 0.02")
+	flag.StringVar(&w.results, "results", "", "file of results to write the figures to (bench/results.yaml)")
+	flag.StringVar(&b.profile, "profile", "", "folder to write profiles of Muster and the lab to, and what was asked of the API server; costs time")
 	flag.StringVar(&b.bin, "bin", "bin", "folder of muster and muster-lab (make build), and for the case installed of realnode and helm-install (make bench-installed)")
 	flag.StringVar(&b.images, "images", filepath.Join("dist", "node"), "folder of the images' archives, for the case installed")
-	driver := flag.String("loadgen", "../shared/loadgen", "source of the load driver")
+	flag.StringVar(&w.driver, "loadgen", "../shared/loadgen", "source of the load driver")
 	output := flag.String("o", "table", "table or json, for the case installed")
 	flag.Parse()
 	b.load, b.json = flag.Args(), *output == "json"
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var err error
-	switch {
-	case b.runs < 1:
-		err = fmt.Errorf("-runs %d: there has to be one", b.runs)
-	case *output != "table" && *output != "json":
+	err := w.check(&b)
+	if *output != "table" && *output != "json" {
 		err = fmt.Errorf("-o %s: it is table or json", *output)
-	default:
-		err = b.all(ctx, *only, *driver)
+	}
+	if err == nil {
+		err = b.all(ctx, &w)
+	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -89,134 +89,165 @@ func main() {
 	}
 }
 
-// all measures all cases, or only one, by its name.
-func (b *bench) all(ctx context.Context, only, driver string) (err error) {
-	var file struct {
-		Cases []benchCase `json:"cases"`
+// check refuses what does not go together: results are of whole cases, both sides, and nothing beside them.
+func (w *wish) check(b *bench) error {
+	switch {
+	case w.rounds < 0:
+		return fmt.Errorf("-rounds %d: must not be negative", w.rounds)
+	case !(w.scale > 0 && w.scale <= 1):
+		return fmt.Errorf("-scale %v: must be above 0, and 1 at most", w.scale)
+	case !slices.Contains([]string{"", sideMuster, sideKube}, w.side):
+		return fmt.Errorf("-side %s: it is %s or %s", w.side, sideMuster, sideKube)
+	case w.results != "" && (w.scale != 1 || w.side != "" || b.profile != ""):
+		return errors.New("-results: what is written there has the size, and the sides, of the case, and no profiles were taken: leave out -scale, -side and -profile")
+	case len(b.load) > 0 && w.only != "installed":
+		return errors.New("arguments of the load driver are for -case installed")
 	}
-	if err := yaml.UnmarshalStrict(casesYAML, &file); err != nil {
-		return fmt.Errorf("cases.yaml: %w", err)
+	return nil
+}
+
+// all measures the cases that were asked for.
+func (b *bench) all(ctx context.Context, w *wish) (err error) {
+	cases, err := readCases(casesYAML)
+	if err != nil {
+		return err
+	}
+	if cases, err = choose(cases, w.only); err != nil {
+		return err
+	}
+	kept, origin := []result(nil), result{}
+	if w.results != "" {
+		if kept, err = readResults(w.results); err != nil {
+			return err
+		}
+		if origin, err = originOf(); err != nil {
+			return err
+		}
+	}
+	if b.profile != "" {
+		if err := os.MkdirAll(b.profile, 0o755); err != nil {
+			return err
+		}
 	}
 	if b.dir, err = os.MkdirTemp("", "muster-bench-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	if _, err := os.Stat(driver); err != nil {
-		return fmt.Errorf("the load driver is not there (%w); these cases need it beside the checkout", err)
-	}
-	b.loadgen = filepath.Join(b.dir, "loadgen")
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.loadgen, ".")
-	build.Dir = driver
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the load driver: %w\n%s", err, out)
-	}
-	found := false
-	for _, c := range file.Cases {
-		if only != "" && c.Name != only || only == "" && c.Installed {
-			continue
+	if slices.ContainsFunc(cases, func(c benchCase) bool { return c.Scenario != "" }) {
+		if err := b.buildDriver(ctx, w.driver); err != nil {
+			return err
 		}
-		found = true
+	}
+	for i := range cases {
+		c := cases[i].scaled(w.scale)
+		b.rounds = c.Rounds
+		if w.rounds > 0 {
+			b.rounds = w.rounds
+		}
 		if c.Installed {
 			if err := b.compare(ctx, &c); err != nil {
 				return fmt.Errorf("%s: %w", c.Name, err)
 			}
 			continue
 		}
-		fmt.Printf("%s: %s\n", c.Name, c.About)
-		all := map[string][]float64{}
-		for i := range b.runs {
-			got, err := b.once(ctx, &c, filepath.Join(b.dir, fmt.Sprintf("%s-%d", c.Name, i)))
-			if err != nil {
-				return fmt.Errorf("%s, run %d: %w", c.Name, i+1, err)
-			}
-			fmt.Printf("  run %d: all bound after %.1f s, first after %.2f s; muster %.1f CPU-s, %.0f MB; lab %.1f CPU-s\n", i+1,
-				got["all_bound_s"], got["first_bound_s"], got["cpu_s_muster"], got["rss_mb_muster"], got["cpu_s_lab"])
-			for k, v := range got {
-				all[k] = append(all[k], v)
+		got, err := b.measure(ctx, &c, w.side)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		r := origin
+		r.Case, r.Rounds, r.Command, r.Sides = c.Name, b.rounds, "go run ./bench -case "+c.Name+" -rounds "+strconv.Itoa(b.rounds), got
+		fmt.Printf("%s: %s; %d rounds, median (worst)\n", c.Name, c.About, b.rounds)
+		if w.scale != 1 {
+			fmt.Printf("at %v of its size, which says nothing of the case: %d nodes, %d pods\n", w.scale, c.Nodes, c.pods())
+		}
+		fmt.Println(r.table(&c))
+		if w.results != "" {
+			kept = replaced(kept, r)
+			if err := writeResults(w.results, kept); err != nil {
+				return err
 			}
 		}
-		for _, k := range slices.Sorted(maps.Keys(c.Reach)) {
-			v := all[k]
-			slices.Sort(v)
-			verdict := "reached"
-			if v[len(v)/2] > c.Reach[k] {
-				verdict = "NOT reached"
-			}
-			fmt.Printf("  %-14s median %.1f, worst %.1f, reach %.1f: %s\n", k, v[len(v)/2], v[len(v)-1], c.Reach[k], verdict)
-		}
-	}
-	if !found {
-		return fmt.Errorf("no case %q", only)
 	}
 	return nil
 }
 
-// muster starts one role of Muster, or all of them, as a process of this machine.
-func (b *bench) muster(l *lab.Lab, role string) (*exec.Cmd, error) {
-	cmd := exec.Command(filepath.Join(b.bin, "muster"), "run", role, "--kubeconfig", l.Kubeconfig(), "--qps", "3000", "--burst", "6000")
-	if role == "all" {
-		cmd.Args = append(cmd.Args, "--listen-address", "0", "--health-probe-bind-address", "0")
-	} else {
-		cmd.Args = append(cmd.Args, "--metrics-bind-address", "0", "--health-probe-bind-address", "0")
+// choose are the cases of these names, with commas between them, in the order of the file; without names those that are quick.
+func choose(cases []benchCase, only string) (out []benchCase, err error) {
+	names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	for _, c := range cases {
+		if k := slices.Index(names, c.Name); k >= 0 {
+			names = slices.Delete(names, k, k+1)
+			out = append(out, c)
+		} else if only == "" && !c.Installed && !c.Long {
+			out = append(out, c)
+		}
 	}
-	log, err := os.Create(filepath.Join(l.Dir(), role+".log"))
-	if err != nil {
-		return nil, err
+	if len(names) > 0 {
+		return nil, fmt.Errorf("there is no case %s", strings.Join(names, ", "))
 	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	return cmd, cmd.Start()
+	return out, nil
 }
 
-// once runs a case on a fresh lab and returns the numbers of the driver's report.
-func (b *bench) once(ctx context.Context, c *benchCase, dir string) (map[string]float64, error) {
-	l, err := lab.Start(ctx, lab.Options{Dir: dir, Binary: filepath.Join(b.bin, "muster-lab"), CRDs: crdDocuments()})
-	if err != nil {
-		return nil, err
+// buildDriver builds the load driver.
+func (b *bench) buildDriver(ctx context.Context, source string) error {
+	if _, err := os.Stat(source); err != nil {
+		return fmt.Errorf("the load driver is not there (%w); these cases need it beside the checkout", err)
 	}
-	defer l.Stop() //nolint:errcheck // the folder goes anyway
-	err = priorityClass(ctx, l)
-	if err != nil {
-		return nil, err
+	b.loadgen = filepath.Join(b.dir, "loadgen")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.loadgen, ".")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the load driver: %w\n%s", err, out)
 	}
-	args := append([]string{"-kubeconfig", l.Kubeconfig(), "-scenario", c.Scenario}, c.Args...)
-	if !c.Prepared && c.Layout == nil {
-		m, err := b.muster(l, "all")
-		if err != nil {
-			return nil, err
+	return nil
+}
+
+// say tells how far it is.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
+
+// measure runs a case by turns on its sides, or on one of them, and returns the spreads of the figures. The side that begins takes turns, too.
+func (b *bench) measure(ctx context.Context, c *benchCase, only string) (map[string]map[string]spread, error) {
+	all := map[string]map[string][]float64{}
+	for i := range b.rounds {
+		sides := slices.Clone(c.Sides)
+		if i%2 == 1 {
+			slices.Reverse(sides)
 		}
-		defer end(m)
-		return b.drive(ctx, append(args, pids(l, map[string]int{"muster": m.Process.Pid})...), nil)
-	}
-	var grouper, m *exec.Cmd
-	if c.Layout == nil {
-		if grouper, err = b.muster(l, "podgrouper"); err != nil {
-			return nil, err
-		}
-	}
-	defer func() {
-		if m != nil {
-			end(m)
-		}
-	}()
-	resume := filepath.Join(dir, "resume")
-	return b.drive(ctx, append(args, append(pids(l, nil), "-resume", resume)...), func() error {
-		if c.Layout != nil {
-			if err := layOut(ctx, l, c); err != nil {
-				return err
+		for _, side := range sides {
+			if only != "" && side != only {
+				continue
 			}
-		} else {
-			if err := grouped(ctx, l); err != nil {
-				return err
+			began := time.Now()
+			got, err := b.once(ctx, c, side, fmt.Sprintf("%s-%s-%d", c.Name, side, i+1))
+			if err != nil {
+				return nil, fmt.Errorf("%s, round %d: %w", side, i+1, err)
 			}
-			end(grouper)
+			var words []string
+			for _, f := range figureRows {
+				if v, ok := got[f.key]; ok {
+					words = append(words, fmt.Sprintf("%s "+f.format, f.key, v))
+				}
+			}
+			say("%s, %s, round %d (%s): %s", c.Name, side, i+1, time.Since(began).Round(time.Second), strings.Join(words, ", "))
+			if all[side] == nil {
+				all[side] = map[string][]float64{}
+			}
+			for k, v := range got { // order: into a map
+				all[side][k] = append(all[side][k], v)
+			}
 		}
-		var err error
-		if m, err = b.muster(l, "all"); err != nil {
-			return err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("it has the sides %s alone", strings.Join(c.Sides, ", "))
+	}
+	out := map[string]map[string]spread{}
+	for side, figures := range all { // order: into a map
+		out[side] = map[string]spread{}
+		for k, v := range figures { // order: into a map
+			out[side][k] = spreadOf(k, v)
 		}
-		return os.WriteFile(resume, nil, 0o600)
-	})
+	}
+	return out, nil
 }
 
 // pids has the driver say what the lab and the given processes cost, by their names.
@@ -228,14 +259,10 @@ func pids(l *lab.Lab, more map[string]int) []string {
 	return []string{"-pids", list}
 }
 
-func end(c *exec.Cmd) {
-	_ = c.Process.Signal(syscall.SIGTERM)
-	_ = c.Wait()
-}
-
 // drive runs the load driver; submitted is called when everything has been submitted and the driver waits.
 func (b *bench) drive(ctx context.Context, args []string, submitted func() error) (map[string]float64, error) {
-	cmd := exec.CommandContext(ctx, b.loadgen, append(args, b.load...)...)
+	cmd := exec.CommandContext(ctx, b.loadgen, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -261,7 +288,8 @@ func (b *bench) drive(ctx context.Context, args []string, submitted func() error
 			break
 		}
 		if err != nil {
-			return nil, err
+			_ = cmd.Process.Kill()
+			return nil, errors.Join(err, cmd.Wait())
 		}
 	}
 	if err := cmd.Wait(); err != nil {
@@ -269,11 +297,11 @@ func (b *bench) drive(ctx context.Context, args []string, submitted func() error
 	}
 	body := text.String()
 	var report map[string]any
-	if err := json.Unmarshal([]byte(body[strings.Index(body, "{"):]), &report); err != nil {
+	if err := json.Unmarshal([]byte(body[max(0, strings.Index(body, "{")):]), &report); err != nil {
 		return nil, fmt.Errorf("the load driver's report: %w\n%s", err, body)
 	}
 	// In the reclaim case only the second queue's pods, half of the cluster, are to be bound: the driver says whether they are.
-	if whole := !strings.Contains(body, `"scenario": "reclaim"`); report["ok"] != true || whole && report["bound"] != report["pods"] {
+	if whole := report["scenario"] != "reclaim"; report["ok"] != true || whole && report["bound"] != report["pods"] {
 		return nil, fmt.Errorf("not everything was bound: %s", body)
 	}
 	got := map[string]float64{}

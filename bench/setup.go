@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
@@ -25,8 +26,21 @@ import (
 
 func crdDocuments() [][]byte { return crds.Documents() }
 
-// priorityClass makes the class that gangs get by default, as every installation has it.
-func priorityClass(ctx context.Context, l *lab.Lab) error {
+// namespace makes one.
+func namespace(ctx context.Context, l *lab.Lab, name string) error {
+	_, err := l.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("make namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// installation makes what every installation has: the namespace where gangs' records are, without which there are BindRequests instead, and
+// the class that gangs get by default.
+func installation(ctx context.Context, l *lab.Lab) error {
+	if err := namespace(ctx, l, home); err != nil {
+		return err
+	}
 	_, err := l.Client().SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "train"}, Value: 50}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the PriorityClass train: %w", err)
@@ -48,10 +62,8 @@ func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
 	for i := range nodes.Items {
 		labels := map[string]string{}
 		share := len(nodes.Items)
-		for k, n := range c.Layout { // the value counts domains from the first node on, over the whole cluster
-			if share /= n; share == 0 {
-				return fmt.Errorf("layout %v: there are only %d nodes", c.Layout, len(nodes.Items))
-			}
+		for k, n := range c.Layout { // the value counts domains from the first node on, over the whole cluster; a domain has a node at least
+			share = max(1, share/n)
 			labels[level(k+1)] = strconv.Itoa(i / share)
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
@@ -69,7 +81,7 @@ func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
 	if err := writer.Create(ctx, topology); err != nil {
 		return fmt.Errorf("create the Topology: %w", err)
 	}
-	jobs, err := l.Client().BatchV1().Jobs("load").List(ctx, metav1.ListOptions{})
+	jobs, err := l.Client().BatchV1().Jobs(space).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -80,7 +92,7 @@ func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
 		return err
 	}
 	for i := range jobs.Items {
-		if _, err := l.Client().BatchV1().Jobs("load").Patch(ctx, jobs.Items[i].Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := l.Client().BatchV1().Jobs(space).Patch(ctx, jobs.Items[i].Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("annotate Job %s: %w", jobs.Items[i].Name, err)
 		}
 	}
@@ -90,7 +102,7 @@ func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
 // ours is a client for KAI's kinds.
 func ours(l *lab.Lab) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), v2alpha2.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), v2alpha2.AddToScheme(scheme), queuev2.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	return client.New(l.Config(), client.Options{Scheme: scheme})
@@ -98,42 +110,32 @@ func ours(l *lab.Lab) (client.Client, error) {
 
 func level(i int) string { return "bench.muster/level-" + strconv.Itoa(i) }
 
-// grouped waits until every pod of the load is in a gang: there is its PodGroup, or it is one by itself.
-func grouped(ctx context.Context, l *lab.Lab) error {
+// grouped says what is missing until every pod of the load is in a gang: there is its PodGroup, or it is one by itself.
+func grouped(ctx context.Context, l *lab.Lab) (string, error) {
 	reader, err := ours(l)
 	if err != nil {
-		return err
+		return "", err
 	}
-	for {
-		pods, err := l.Client().CoreV1().Pods("load").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		jobs, err := l.Client().BatchV1().Jobs("load").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		var groups v2alpha2.PodGroupList
-		if err := reader.List(ctx, &groups, client.InNamespace("load")); err != nil {
-			return err
-		}
-		there := map[string]bool{}
-		for i := range groups.Items {
-			there[groups.Items[i].Name] = true
-		}
-		left := len(jobs.Items) - len(pods.Items)
-		for i := range pods.Items {
-			if gang, _ := kai.Membership(&pods.Items[i]); !there[gang.Name] && kai.OwnGang(&pods.Items[i]) == nil {
-				left++
-			}
-		}
-		if left == 0 {
-			return nil
-		}
-		select {
-		case <-time.After(5 * poll):
-		case <-ctx.Done():
-			return ctx.Err()
+	pods, err := l.Client().CoreV1().Pods(space).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	var groups v2alpha2.PodGroupList
+	if err := reader.List(ctx, &groups, client.InNamespace(space)); err != nil {
+		return "", err
+	}
+	there := map[string]bool{}
+	for i := range groups.Items {
+		there[groups.Items[i].Name] = true
+	}
+	left := 0
+	for i := range pods.Items {
+		if gang, _ := kai.Membership(&pods.Items[i]); !there[gang.Name] && kai.OwnGang(&pods.Items[i]) == nil {
+			left++
 		}
 	}
+	if left == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%d of %d pods are not", left, len(pods.Items)), nil
 }

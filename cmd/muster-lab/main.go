@@ -46,6 +46,6 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(upCommand(), statusCommand(), downCommand(), kubectlCommand(), apiServerCommand(), trial.NewSim(), trial.NewConformance(), trial.NewClimb())
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), kubectlCommand(), apiServerCommand(), kubeSchedulerCommand(), trial.NewSim(), trial.NewConformance(), trial.NewClimb())
 	return root
 }

@@ -159,6 +159,15 @@ func runScheduler(ctx context.Context, kubeconfig string, args []string) error {
 	return nil
 }
 
+// ServeScheduler is a process that is nothing but a stock kube-scheduler, for the cluster of a kubeconfig, until ctx ends. args are further flags
+// of kube-scheduler; without them it has its default settings, but for these: it holds no Lease, serves no port, and its client is not paced.
+func ServeScheduler(ctx context.Context, kubeconfig string, args []string) error {
+	if _, err := stampVersion(); err != nil {
+		return err
+	}
+	return runScheduler(ctx, kubeconfig, args)
+}
+
 func parse(sets cliflag.NamedFlagSets, args []string) error {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, s := range sets.FlagSets {

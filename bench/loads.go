@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/internal/lab"
+)
+
+const (
+	// others is the namespace of pods that neither scheduler places.
+	others = "others"
+	// queueName is the load driver's, too.
+	queueName   = "load-a"
+	gpusPerNode = 8
+	// writers is how many requests of ours are under way at most.
+	writers = 32
+	// churnLife is how long a gang of the case churn runs, churnFull which part of the nodes is to be in use.
+	churnLife = 20 * time.Second
+	churnFull = 0.95
+)
+
+// spec is a pod's: it asks for so many GPUs.
+func (t *trial) spec(gpus int) corev1.PodSpec {
+	s := corev1.PodSpec{
+		SchedulerName: schedulerName(t.side), RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To[int64](0),
+		Containers: []corev1.Container{{Name: "main", Image: "sim", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+		}}},
+	}
+	if gpus > 0 {
+		s.Containers[0].Resources.Limits = corev1.ResourceList{lab.GPUResource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
+	}
+	return s
+}
+
+func schedulerName(side string) string {
+	if side == sideMuster {
+		return keys.SchedulerName
+	}
+	return corev1.DefaultSchedulerName
+}
+
+func labels(group string) map[string]string {
+	return map[string]string{keys.QueueLabel: queueName, jobLabel: group}
+}
+
+// pod makes one that stands alone.
+func (t *trial) pod(ctx context.Context, namespace, group, name string, gpus int, node string) error {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels(group)}, Spec: t.spec(gpus)}
+	if p.Spec.NodeName = node; node != "" {
+		p.Spec.SchedulerName = "another-scheduler"
+	}
+	if _, err := t.lab.Client().CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("make pod %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// job makes a gang: a Job of so many pods, which run together or not at all where the scheduler knows of gangs. With a life they end by
+// themselves, and the Job goes then.
+func (t *trial) job(ctx context.Context, name string, size, gpus int, life time.Duration, notes map[string]string) error {
+	n := int32(size)
+	j := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space, Labels: labels(name), Annotations: map[string]string{keys.BatchMinMemberAnnotation: strconv.Itoa(size)}},
+		Spec: batchv1.JobSpec{
+			Parallelism: &n, Completions: &n, BackoffLimit: ptr.To[int32](0),
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(name)}, Spec: t.spec(gpus)},
+		},
+	}
+	for k, v := range notes { // order: a map again
+		j.Annotations[k] = v
+	}
+	if life > 0 {
+		j.Spec.TTLSecondsAfterFinished = ptr.To[int32](0)
+		j.Spec.Template.Annotations = map[string]string{lab.AnnotationRunFor: life.String()}
+	}
+	if _, err := t.lab.Client().BatchV1().Jobs(space).Create(ctx, j, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("make Job %s: %w", name, err)
+	}
+	return nil
+}
+
+// queues makes the load's, without limits.
+func (t *trial) queues(ctx context.Context) error {
+	c, err := ours(t.lab)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"load", queueName} {
+		unlimited := queuev2.QueueResource{Quota: -1, Limit: -1, OverQuotaWeight: 1}
+		q := &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: queuev2.QueueSpec{Resources: &queuev2.QueueResources{GPU: unlimited, CPU: unlimited, Memory: unlimited}}}
+		if name == queueName {
+			q.Spec.ParentQueue = "load"
+		}
+		if err := c.Create(ctx, q); err != nil {
+			return fmt.Errorf("make Queue %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ready starts the scheduler, and returns when it has bound a pod that is not counted.
+func (t *trial) ready(ctx context.Context) error {
+	if err := errors.Join(t.queues(ctx), t.start()); err != nil {
+		return err
+	}
+	if err := t.pod(ctx, others, "probe", "probe", 0, ""); err != nil {
+		return err
+	}
+	return await(ctx, t.side+" binds a first pod", func() (string, error) {
+		if err := t.sched.ended(); err != nil {
+			return "", err
+		}
+		p, err := t.lab.Client().CoreV1().Pods(others).Get(ctx, "probe", metav1.GetOptions{})
+		if err != nil || p.Spec.NodeName != "" {
+			return "", err
+		}
+		return "it has no node", nil
+	})
+}
+
+// each does something for the numbers below n, some at a time, and returns the first error.
+func each(ctx context.Context, n int, do func(i int) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// lastBound is when the last pod of a group had its node.
+func (t *trial) lastBound(group string) (last time.Time) {
+	pods, _ := t.o.seen()
+	for _, p := range pods {
+		if p.group == group {
+			last = later(last, p.bound)
+		}
+	}
+	return last
+}
+
+// large fills thousands of nodes but for the room of a gang, submits that, adds pods of others, and has the scheduler start again.
+func (t *trial) large(ctx context.Context) (map[string]float64, error) {
+	c := t.c
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	all := c.pods()
+	if err := each(ctx, all, func(i int) error { return t.pod(ctx, space, "fill", fmt.Sprintf("fill-%05d", i), 1, "") }); err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "all pods are bound", bindPatience, t.sched, func(n counts) bool { return n.bound >= all }); err != nil {
+		return nil, err
+	}
+	out, err := t.finish(ctx)
+	if err != nil {
+		return nil, err
+	}
+	say("%s: %d pods bound, %.0f a second in the middle, %.0f MiB", t.side, all, out["middle_per_s"], out["rss_mib"])
+	at := time.Now()
+	if err := t.job(ctx, "gang", c.Gang, 1, 0, nil); err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "the gang is bound", patience, t.sched, func(n counts) bool { return n.bound >= all+c.Gang }); err != nil {
+		return nil, err
+	}
+	out["gang_s"] = t.lastBound("gang").Sub(at).Seconds()
+	if err := each(ctx, c.Others, func(i int) error {
+		return t.pod(ctx, others, "other", fmt.Sprintf("other-%05d", i), 0, fmt.Sprintf("node-%d", i%c.Nodes))
+	}); err != nil {
+		return nil, err
+	}
+	if _, err := t.rest(ctx); err != nil {
+		return nil, err
+	}
+	t.rss = max(out["rss_mib"], memoryOf(t.sched.pid(), "VmHWM"))
+	killed := t.sched
+	t.sched = nil
+	at = time.Now()
+	killed.signal(syscall.SIGKILL)
+	if err := errors.Join(t.start(), t.pod(ctx, space, "after", "after", 0, "")); err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "the scheduler that started again binds a pod", patience, t.sched, func(n counts) bool { return n.bound > all+c.Gang }); err != nil {
+		return nil, err
+	}
+	out["restart_s"] = t.lastBound("after").Sub(at).Seconds()
+	if _, err := t.rest(ctx); err != nil { // it reads on
+		return nil, err
+	}
+	out["rss_mib"] = max(t.rss, memoryOf(t.sched.pid(), "VmHWM"))
+	return out, nil
+}
+
+// racks has gangs that require a rack, all made before the scheduler starts.
+func (t *trial) racks(ctx context.Context) (map[string]float64, error) {
+	c := t.c
+	writer, err := ours(t.lab)
+	if err != nil {
+		return nil, err
+	}
+	topology := &v1alpha1.Topology{ObjectMeta: metav1.ObjectMeta{Name: "layout"}}
+	topology.Spec.Levels = []v1alpha1.TopologyLevel{{NodeLabel: lab.LabelRack}, {NodeLabel: corev1.LabelHostname}}
+	if err := errors.Join(t.queues(ctx), writer.Create(ctx, topology)); err != nil {
+		return nil, fmt.Errorf("make the Queues and the Topology: %w", err)
+	}
+	notes := map[string]string{keys.TopologyAnnotation: topology.Name, keys.TopologyRequiredAnnotation: lab.LabelRack}
+	if err := each(ctx, c.Size, func(i int) error { return t.job(ctx, fmt.Sprintf("gang-%05d", i), c.Gang, 1, 0, notes) }); err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "all pods are made", bindPatience, nil, func(n counts) bool { return n.made >= c.pods() }); err != nil {
+		return nil, err
+	}
+	if _, err := t.rest(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.startMarked(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "all pods are bound", bindPatience, t.sched, func(n counts) bool { return n.bound >= c.pods() }); err != nil {
+		return nil, err
+	}
+	return t.finish(ctx)
+}
+
+// churn keeps a part of the nodes in use by gangs that end soon: another is submitted for each that has ended.
+func (t *trial) churn(ctx context.Context) (map[string]float64, error) {
+	c := t.c
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	crowd := max(1, int(churnFull*float64(c.Nodes)/float64(c.Gang)))
+	sampled, stop := t.sample(ctx)
+	defer stop()
+	end := time.Now().Add(time.Duration(c.Seconds) * time.Second)
+	submitted := 0
+	for time.Now().Before(end) {
+		if submitted < crowd { // the first ones begin one after the other, so that they do not end together
+			select {
+			case <-time.After(churnLife / time.Duration(crowd)):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		} else if err := t.o.wait(ctx, "a gang has ended", patience, t.sched, func(n counts) bool { return submitted-n.ended/c.Gang < crowd }); err != nil {
+			return nil, err
+		}
+		if err := t.job(ctx, fmt.Sprintf("gang-%05d", submitted), c.Gang, gpusPerNode, churnLife, nil); err != nil {
+			return nil, err
+		}
+		submitted++
+	}
+	stop()
+	if err := t.o.wait(ctx, "all gangs have ended", patience, t.sched, func(n counts) bool { return n.ended >= submitted*c.Gang }); err != nil {
+		return nil, err
+	}
+	out, err := t.finish(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"all_bound_s", "first_bound_s", "last_made_to_bound_s", "middle_per_s"} {
+		delete(out, key) // they say nothing of a crowd that comes and goes
+	}
+	pods, _ := t.o.seen()
+	waits := roomToBind(pods, c.Nodes)
+	if len(waits) == 0 {
+		return nil, errors.New("no gang was bound")
+	}
+	out["gangs"] = float64(len(waits))
+	out["room_p50_s"], out["room_p99_s"] = quantile(waits, 0.5).Seconds(), quantile(waits, 0.99).Seconds()
+	out["rss_growth_pct"] = growth(sampled())
+	return out, nil
+}
+
+// sample reads the scheduler's memory each second until stop, which may be called again; get is for after that.
+func (t *trial) sample(ctx context.Context) (get func() []float64, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	pid := t.sched.pid()
+	var out []float64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				out = append(out, memoryOf(pid, "VmRSS"))
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() []float64 { return out }, func() { cancel(); wg.Wait() }
+}
