@@ -71,7 +71,7 @@ func Keys() []Key {
 		ours(annotation("ReceivedResourceTypeAnnotation", keys.ReceivedResourceTypeAnnotation, Pods|Workloads, "Regular", "Fraction")),
 		ours(annotation("ChargedAnnotation", keys.ChargedAnnotation, Pods|Requests, "$queue/$group", "forged")),
 		ours(annotation("ChargedAsAnnotation", keys.ChargedAsAnnotation, Pods|Requests, keys.ChargedFixed)),
-		ours(annotation("OwnGangAnnotation", keys.OwnGangAnnotation, Pods, `{"pod":"$uid","name":"$group","uid":"$uid","spec":{"queue":"$queue","preemptibility":"non-preemptible"}}`, "[")),
+		ours(annotation("OwnGangAnnotation", keys.OwnGangAnnotation, Pods|Requests, `{"pod":"$uid","name":"$group","uid":"$uid","spec":{"queue":"$queue","preemptibility":"non-preemptible"}}`, "[")),
 		label("GangRecordLabel", keys.GangRecordLabel, 0),
 		ours(annotation("DecidedAnnotation", keys.DecidedAnnotation, Pods|Requests, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
 		ours(annotation("ReservedGPUAnnotation", keys.ReservedGPUAnnotation, Pods, "GPU-forged", "0")),
