@@ -102,7 +102,7 @@ func newReplayCase(d Deps) *cobra.Command {
 	}
 	fs := c.Flags()
 	fs.StringVarP(&output, "output", "o", "text", "text, json or yaml")
-	fs.StringVar(&cycle, "cycle", "", "number of a cycle in the journal of the role ui, as `muster decisions --since` tells it")
+	fs.StringVar(&cycle, "cycle", "", "number of a cycle in the journal of the role ui, as muster decisions --since tells it")
 	fs.StringVarP(&namespace, "namespace", "n", "", "with --cycle, the namespace whose gangs are told; empty: all")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "with --cycle, file that names the API server; empty: $KUBECONFIG or the user's default")
 	fs.StringVar(&o.Context, "context", "", "with --cycle, context of the kubeconfig; empty: its current one")

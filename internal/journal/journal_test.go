@@ -57,7 +57,12 @@ func newWorld(t testing.TB) *world {
 			}
 		})
 	}()
-	t.Cleanup(func() { end(); <-ended })
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 	source, at, n := rand.New(rand.NewPCG(1, 2)), time.Duration(0), 0
 	w.Cluster = sim.NewCluster(sim.Options{
 		Engine: e, Cycle: 10 * time.Second, Grace: 20 * time.Second,

@@ -85,7 +85,7 @@ func age(seconds int64) string {
 type page struct {
 	Title, Namespace, Name, Resource, Back string
 	Nav                                    []link
-	Leave, SignIn, Proven                  bool
+	Leave, SignIn, Proven, Kept            bool
 	No                                     *Refused
 	Job                                    *see.Explanation
 	Lists                                  []*see.GangList
@@ -204,7 +204,7 @@ func signedIn(h http.Handler) http.Handler {
 // begin is a page before anything is known.
 func (a *Answerer) begin(r *http.Request) *page {
 	_, cookie := r.Cookie(cookieName)
-	p := &page{Namespace: r.FormValue("namespace"), Name: r.FormValue("name"), Resource: r.FormValue("resource"), Leave: cookie == nil && !a.local}
+	p := &page{Namespace: r.FormValue("namespace"), Name: r.FormValue("name"), Resource: r.FormValue("resource"), Leave: cookie == nil && !a.local, Kept: a.journal != nil}
 	if p.Resource == "" {
 		p.Resource = "gpu"
 	}

@@ -129,6 +129,7 @@ func TestWhoSeesWhatOfThePast(t *testing.T) {
 		has, not  string
 	}{
 		{"ruth", "/decisions?namespace=red", 200, "a gang of queue blues|<strong>red/redbig</strong>|2 of 3 forecasts held|/cycle/" + number + "?namespace=red|Nobody kept a journal", foreign},
+		{"ruth", "/job/red/redbig", 200, `<a href="/decisions?namespace=red&amp;gang=redbig">`, foreign},
 		{"ruth", "/cycle/" + number + "?namespace=red", 200, "a gang of queue blues|byte for byte|red/redbig", foreign},
 		{"ada", "/cycle/" + number, 200, "evict blue/bluesecret-|→", ""},
 		{"ruth", "/ledger?namespace=red", 200, "reds|polyline|1 more queues", "blues"},

@@ -58,7 +58,7 @@ func TestSeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer j.Close()
+	t.Cleanup(func() { _ = j.Close() })
 	s := newSeer("", j, clock, logr.Discard())
 	s.forecast(t.Context())
 	if s.outlook.Load() != nil {

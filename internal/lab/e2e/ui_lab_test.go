@@ -144,12 +144,18 @@ func TestWhoSeesWhat(t *testing.T) {
 		"ada": w.person(t, "default", "ada", true, get("get", "podgroups"), get("list", "queues"), get("simulate", "queues")), "eve": w.person(t, "default", "eve", false), "liar": "not-a-token",
 	}, client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
 
+	const api = "/apis/" + see.APIVersion
+	poll(t, 2*time.Minute, func() string { // before it is there, the role follows: what was decided earlier is not in its journal
+		if code, text := s.get(t, "ada", api+"/queues"); code != http.StatusOK {
+			return fmt.Sprintf("%d %.300s", code, text)
+		}
+		return ""
+	})
 	w.create(t, gang("blue", "bluefirst", 16, ""))
 	w.must(t, 30*time.Second, w.allRunning("blue", 16))
 	w.create(t, gang("blue", "bluelater", 8, ""))
 	w.create(t, gang("red", "redtrain", 8, ""))
 	w.create(t, gang("red", "redhuge", 40, ""))
-	const api = "/apis/" + see.APIVersion
 	poll(t, 60*time.Second, func() string {
 		code, text := s.get(t, "ada", api+"/gangs")
 		for _, name := range []string{`"Job bluefirst"`, `"Job bluelater"`, `"Job redtrain"`, `"Job redhuge"`, `"scheduler":true`} {
