@@ -23,7 +23,8 @@ func list(pairs ...string) corev1.ResourceList {
 func written(t interface {
 	Helper()
 	Fatal(...any)
-}, l corev1.ResourceList) string {
+}, l corev1.ResourceList,
+) string {
 	t.Helper()
 	b, err := json.Marshal(l)
 	if err != nil {
