@@ -4,18 +4,19 @@ package enginetest
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
+	"maps"
 	"os"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestMutants switches every extension point, plugin, field and option off in turn and fails for each that no scenario
@@ -25,8 +26,6 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := slices.Clone(scs) // reasons may be pinned by scenarios that other packages play
-	scs = slices.DeleteFunc(scs, func(sc *Scenario) bool { return slices.Contains(sc.Options.Needs, "filters") })
 	ms, err := Mutations(builtin.Registry())
 	if err != nil {
 		t.Fatal(err)
@@ -39,18 +38,34 @@ func TestMutants(t *testing.T) {
 		first := by[:min(3, len(by))]
 		fmt.Fprintf(&table, "%-64s %3d  %s\n", name, len(by), strings.Join(first, " "))
 	}
-	for _, m := range ms {
-		var by []string
-		for _, sc := range scs {
-			if notices(sc, m) {
-				by = append(by, sc.Name)
+	by := make([][]string, len(ms))
+	var workers errgroup.Group
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() error { // each plays scenarios of its own
+			scs, err := Load(folder)
+			if err != nil {
+				return err
 			}
-		}
-		row(m.Name, by)
+			for i := int(next.Add(1)) - 1; i < len(ms); i = int(next.Add(1)) - 1 {
+				for _, sc := range scs {
+					if !slices.Contains(sc.Options.Needs, "filters") && notices(sc, ms[i]) { // the others another package plays
+						by[i] = append(by[i], sc.Name)
+					}
+				}
+			}
+			return nil
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range ms {
+		row(m.Name, by[i])
 	}
 	for _, key := range reasons(t) {
 		var by []string
-		for _, sc := range all {
+		for _, sc := range scs {
 			if slices.ContainsFunc(sc.archiveWants(), func(w string) bool { return strings.Contains(w, ": "+key) }) {
 				by = append(by, sc.Name)
 			}
@@ -123,30 +138,14 @@ func (sc *Scenario) archiveWants() []string {
 	return out
 }
 
-// reasons reads the keys from the engine's source, so that a new one cannot be forgotten. RejectedByFilter belongs to the
-// upstream filters, which are not linked here; their package pins it. OtherQueue is said of gangs that nobody asks about: the
-// solver passes the queues of another right whole.
+// reasons are the keys of what engine and plugins may say, sorted. OtherQueue is said of gangs that nobody asks about: the solver passes the
+// queues of another right whole.
 func reasons(t *testing.T) []string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "../verdict.go", nil, 0)
+	known, err := builtin.Registry().Known()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
-	ast.Inspect(f, func(n ast.Node) bool {
-		v, ok := n.(*ast.ValueSpec)
-		if !ok || len(v.Values) != 1 || !strings.HasPrefix(v.Names[0].Name, "Reason") {
-			return true
-		}
-		if lit, ok := v.Values[0].(*ast.BasicLit); ok {
-			if key, err := strconv.Unquote(lit.Value); err == nil && key != "" && key != "RejectedByFilter" && key != "OtherQueue" {
-				out = append(out, key)
-			}
-		}
-		return true
-	})
-	if len(out) < 20 {
-		t.Fatalf("found only %d reason keys in verdict.go", len(out))
-	}
-	return out
+	delete(known, policy.ReasonOtherQueue.Key)
+	return slices.Sorted(maps.Keys(known))
 }
