@@ -204,8 +204,12 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		{gcController, func(log logr.Logger) (runner, error) {
 			return vcgc.New(vcgc.Deps{Cache: p.cache, Client: c, Log: log, Guard: guard}, p.CollectorWorkers)
 		}},
-		{cronController, func(log logr.Logger) (runner, error) { return vccron.New(shell(log), p.CronWorkers, vcreview.ValidateCronJob) }},
-		{flowController, func(log logr.Logger) (runner, error) { return vcjobflow.New(shell(log), p.Workers, vcreview.ValidateJobFlow) }},
+		{cronController, func(log logr.Logger) (runner, error) {
+			return vccron.New(shell(log), p.CronWorkers, vcreview.ValidateCronJob)
+		}},
+		{flowController, func(log logr.Logger) (runner, error) {
+			return vcjobflow.New(shell(log), p.Workers, vcreview.ValidateJobFlow)
+		}},
 		{templateController, func(log logr.Logger) (runner, error) { return vcjobtemplate.New(shell(log), p.Workers) }},
 		{hyperNodeController, func(log logr.Logger) (runner, error) { return vchypernode.New(shell(log), p.Namespace) }},
 	} {
