@@ -33,12 +33,12 @@ var errNotReady = errors.New("a pod is not there yet")
 func (c *Controller) ask(ctx context.Context, a asked) error {
 	for _, j := range a.jobs {
 		for _, get := range a.probe.HTTPGetList {
-			if err := c.each(ctx, j, get.TaskName, func(ip string) error { return c.get(ctx, ip, &get) }); err != nil {
+			if err := c.each(ctx, j, get.TaskName, func(ctx context.Context, ip string) error { return c.get(ctx, ip, &get) }); err != nil {
 				return err
 			}
 		}
 		for _, tcp := range a.probe.TCPSocketList {
-			if err := c.each(ctx, j, tcp.TaskName, func(ip string) error { return c.connect(ctx, ip, tcp.Port) }); err != nil {
+			if err := c.each(ctx, j, tcp.TaskName, func(ctx context.Context, ip string) error { return c.connect(ctx, ip, tcp.Port) }); err != nil {
 				return err
 			}
 		}
@@ -47,7 +47,7 @@ func (c *Controller) ask(ctx context.Context, a asked) error {
 }
 
 // each asks each pod of a Job's task, by its address. A Job without the task is not asked.
-func (c *Controller) each(ctx context.Context, j *batch.Job, task string, ask func(ip string) error) error {
+func (c *Controller) each(ctx context.Context, j *batch.Job, task string, ask func(ctx context.Context, ip string) error) error {
 	t := taskOf(j, task)
 	if t == nil {
 		return nil
@@ -65,7 +65,7 @@ func (c *Controller) each(ctx context.Context, j *batch.Job, task string, ask fu
 		if n++; n > askedPods {
 			break
 		}
-		if err := ask(p.Status.PodIP); err != nil {
+		if err := patiently(ctx, p.Status.PodIP, ask); err != nil {
 			return err
 		}
 	}
@@ -75,9 +75,16 @@ func (c *Controller) each(ctx context.Context, j *batch.Job, task string, ask fu
 	return nil
 }
 
+// patiently asks one pod, and no longer than a pod may take.
+func patiently(ctx context.Context, ip string, ask func(ctx context.Context, ip string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return ask(ctx, ip)
+}
+
 // connect says whether a port is open.
 func connect(ctx context.Context, ip string, port int) error {
-	d := net.Dialer{Timeout: patience}
+	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("port %d: %w", port, err)
@@ -87,7 +94,7 @@ func connect(ctx context.Context, ip string, port int) error {
 
 // asker makes requests to pods: no proxy, no connection that is kept, and no other address that an answer names.
 var asker = http.Client{
-	Transport: &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10}, Timeout: patience,
+	Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
