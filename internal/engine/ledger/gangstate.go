@@ -441,6 +441,20 @@ func (g *GangState) Count() (have, gated int64) {
 	return have, gated
 }
 
+// Lacking returns the first of its sets of pods that has fewer than its minimum, gated ones apart, and both numbers; "" for none, and for a
+// gang that has one.
+func (g *GangState) Lacking() (set string, have, need int64) {
+	if len(g.Sets) <= 2 { // the root and one below it
+		return "", 0, 0
+	}
+	for i := range g.Sets {
+		if g.Sets[i].Leaf && g.sets[i].alive < g.sets[i].need {
+			return g.Sets[i].Name, int64(g.sets[i].alive), int64(g.sets[i].need)
+		}
+	}
+	return "", 0, 0
+}
+
 // SetAlive returns how many pods of a set run or may run, gated ones apart.
 func (g *GangState) SetAlive(i int32) int32 { return g.sets[i].alive }
 

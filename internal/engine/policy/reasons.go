@@ -18,7 +18,7 @@ var (
 	ReasonGangInvalid  = &Reason{Key: "InvalidGang", Text: "{detail}", Unblock: UnblockGang, Untried: true}
 	// ReasonNoAllocate: the configuration of the gang's face has no action that places gangs
 	ReasonNoAllocate      = &Reason{Key: "NoAllocate", Text: "the configuration for {detail} has no action that places gangs", Unblock: UnblockSettings, Untried: true}
-	ReasonGangNotReady    = &Reason{Key: "GangNotReady", Text: "{have} of {need} pods needed exist", Unblock: UnblockPods, Untried: true}
+	ReasonGangNotReady    = &Reason{Key: "GangNotReady", Text: "{have} of {need} pods needed exist[, of {detail}]", Unblock: UnblockPods, Untried: true}
 	ReasonGated           = &Reason{Key: "SchedulingGated", Text: "{have} pods have scheduling gates", Unblock: UnblockGates, Untried: true}
 	ReasonUnknownSubgroup = &Reason{Key: "UnknownSubgroup", Text: "pod {object} asks for subgroup {detail:q}, which the gang does not have", Unblock: UnblockSubgroup, Untried: true}
 	ReasonGaveUp          = &Reason{Key: "BackoffReached", Text: "not tried again: schedulingBackoff is reached", Unblock: UnblockRetry, Untried: true}

@@ -4,6 +4,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -77,7 +78,11 @@ func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 		if stray != nil {
 			return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
 		}
-		return policy.Verdict{Code: policy.No, Reason: policy.ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(max(1, g.MinPods()))}
+		v := policy.Verdict{Code: policy.No, Reason: policy.ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(max(1, g.MinPods()))}
+		if set, have, need := g.Lacking(); set != "" { // the others may have more than they need
+			v.Detail = fmt.Sprintf("%s %d of %d", set, have, need)
+		}
+		return v
 	}
 	if pods, _ := ru.ledger.Next(g); len(pods) == 0 {
 		switch {

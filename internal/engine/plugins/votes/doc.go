@@ -7,22 +7,7 @@
 // known, whether they take pods or not.
 package votes
 
-import (
-	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine/policy"
-)
-
-// The reasons that this package says.
-var (
-	ReasonOvercommitted = &policy.Reason{
-		Key: "Overcommitted", Unblock: policy.UnblockAdmission, Untried: true,
-		Text: "not admitted: its minimum asks for {need} {dim}, and {have} are left of what the cluster lets in at a time; it goes on when nodes are added, or others that were let in have ended",
-	}
-	ReasonQueueFull = &policy.Reason{
-		Key: "QueueFull", Unblock: policy.UnblockAdmission, Untried: true,
-		Text: "not admitted: its minimum asks for {need} {dim}, and {have} are left of what queue {object} may have; it goes on when others of the queue have ended, or the queue may have more",
-	}
-)
+import "github.com/muster-scheduler/muster/internal/cluster"
 
 // total is what all nodes have.
 func total(snap *cluster.Snapshot) cluster.Resources {
