@@ -194,7 +194,8 @@ func originOf() (result, error) {
 		}
 	}
 	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		words += ", Linux " + strings.TrimSpace(string(text))
+		version, _, _ := strings.Cut(strings.TrimSpace(string(text)), "-") // what follows is the builder's
+		words += ", Linux " + version
 	}
 	return result{Commit: strings.TrimSpace(string(head)), Date: time.Now().UTC().Format(time.DateOnly), Machine: words}, nil
 }
