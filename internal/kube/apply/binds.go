@@ -70,6 +70,7 @@ type Binds struct {
 	o        BindOptions
 	work     *Queue[task]
 	records  *Queue[recordName] // of gangs that are bound, or given up
+	homeless atomic.Bool        // whether it was said that there is no namespace for them
 	mu       sync.Mutex
 	failures []Failure // bounded by the bundles in flight
 	failed   chan struct{}

@@ -44,6 +44,9 @@ func (b *Binds) record(ctx context.Context, run *bundleRun) error {
 		return fmt.Errorf("create the record of gang %s: %w", run.bundle.Gang, err)
 	}
 	// No such namespace, no right to it, a quota, or a gang that is too large: the way that is always there.
+	if apierrors.IsNotFound(err) && b.homeless.CompareAndSwap(false, true) {
+		logr.FromContextOrDiscard(ctx).Info("decisions about gangs are not recorded: there is no such namespace; until it is made gangs have BindRequests, which are more writes", "namespace", b.o.Records)
+	}
 	logr.FromContextOrDiscard(ctx).V(1).Info("a gang is bound by BindRequests: its decision cannot be recorded", "gang", run.bundle.Gang.String(), "namespace", b.o.Records, "error", err.Error())
 	clear(run.made)
 	return nil

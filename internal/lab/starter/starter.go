@@ -32,7 +32,7 @@ func (s Sizes) TooMany() int { return s.Nodes + 1 }
 // Examples are the names of the manifests that Write writes.
 func Examples() []string { return []string{"train.yaml", "resnet.yaml", "large.yaml"} }
 
-// Objects returns the queues and priority classes. None of them has a namespace.
+// Objects returns the queues, priority classes, and the control plane's namespace. None of them is in a namespace.
 func Objects(s Sizes) ([]*unstructured.Unstructured, error) {
 	text, err := render("starter.yaml", s)
 	if err != nil {

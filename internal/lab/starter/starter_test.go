@@ -30,6 +30,10 @@ func TestStarter(t *testing.T) {
 			if o.Object["globalDefault"] == true {
 				defaults++
 			}
+		case "Namespace":
+			if o.GetName() != "kai-scheduler" {
+				t.Errorf("there is namespace %s", o.GetName())
+			}
 		default:
 			t.Errorf("there is a %s", o.GetKind())
 		}
