@@ -52,7 +52,7 @@ func (s *Session) settle(st *ledger.Statement, g *ledger.GangState, at int) {
 	if b.Intents == nil {
 		b.Intents = make([]Intent, 0, len(ops))
 	}
-	evicted := map[cluster.PodID]int{} // index of the intent
+	var evicted map[cluster.PodID]int // index of the intent; most statements evict nobody
 	for _, op := range ops {
 		if op.Verb != ledger.Evict {
 			continue
@@ -60,6 +60,9 @@ func (s *Session) settle(st *ledger.Statement, g *ledger.GangState, at int) {
 		_, again := evicted[op.Pod.ID]
 		if v := s.Ledger.Fate(op.Pod); !again && (v == ledger.Evict || v == ledger.Move) {
 			g := s.Ledger.Gang(op.Pod.Gang)
+			if evicted == nil {
+				evicted = map[cluster.PodID]int{}
+			}
 			evicted[op.Pod.ID] = len(b.Intents)
 			b.Intents = append(b.Intents, s.intent(op, Intent{
 				Gang: g.Key, Set: op.Pod.SetName(), BelowMinimum: !g.Satisfied(), Budget: s.draft.broken[op.Pod.ID],

@@ -1,8 +1,9 @@
 package engine
 
 import (
-	"fmt"
+	"encoding/hex"
 	"hash/fnv"
+	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -119,13 +120,16 @@ type ShareChange struct {
 
 // bundleID names a bundle by its content and the moment it was decided.
 func bundleID(now cluster.Instant, gangUID string, intents []Intent) string {
-	h := fnv.New128a()
-	fmt.Fprintf(h, "%d/%s", now.UnixNano(), gangUID)
+	var room [20]byte
+	h := fnv.New128a() // nothing of it leaves this function, so that only what is returned is on the heap
+	h.Write(strconv.AppendInt(room[:0], now.UnixNano(), 10))
+	h.Write([]byte("/"))
+	h.Write([]byte(gangUID))
 	for i := range intents {
 		h.Write([]byte(intents[i].UID))
 		h.Write([]byte(intents[i].Node))
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:10])
+	return hex.EncodeToString(h.Sum(room[:0])[:10])
 }
 
 // Binds returns how many pods the plan binds.

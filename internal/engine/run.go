@@ -175,6 +175,9 @@ func (s *Session) Waiting() []*ledger.GangState {
 		if !s.engine.profile.acts(s.Recorder.Action(), g.Key.Face) || !s.engine.profile.acts(allocate, g.Key.Face) {
 			continue
 		}
+		if pods, _ := s.Ledger.Next(g); len(pods) == 0 { // most: they were placed in this cycle
+			continue
+		}
 		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.Nominated() || s.Placer.Limited(g) {
 			continue
 		}

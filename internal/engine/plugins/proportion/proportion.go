@@ -199,11 +199,9 @@ func clusterTotal(snap *cluster.Snapshot) cluster.Resources {
 	total := make(cluster.Resources, snap.Dims.Len())
 	for _, id := range snap.NodeOrder {
 		if n := snap.Node(id); n.Problem == "" {
-			free := n.Allocatable.Clone()
-			for d := range free { // what others ask for beyond what the node has takes nothing from other nodes
-				free[d] -= max(0, min(free[d], n.Foreign.At(d)))
+			for d, have := range n.Allocatable { // what others ask for beyond what the node has takes nothing from other nodes
+				total[d] = min(cluster.MaxSum, total[d]+min(cluster.MaxSum, have)-max(0, min(have, n.Foreign.At(d))))
 			}
-			total.AddCapped(free)
 			total[cluster.GPU] += n.ClaimGPUs
 		}
 	}
