@@ -3,10 +3,10 @@ package app
 import (
 	"errors"
 	"fmt"
-	"sort"
-	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/muster-scheduler/muster/internal/spelling"
 )
 
 // Parse reads a role's command line into the flags declared on fs. Unknown flags, bad values and stray arguments are errors that
@@ -38,49 +38,13 @@ func FlagError(role string, fs *pflag.FlagSet, err error) error {
 	return fmt.Errorf("%s has no flag --%s; --help lists its flags", role, name)
 }
 
-// nearest finds the declared flag that is at most a third of its length in edits away, the closest first, ties by name.
+// nearest is the declared flag that was probably meant: at most a third of the letters are others.
 func nearest(fs *pflag.FlagSet, name string) string {
-	type candidate struct {
-		name     string
-		distance int
-	}
-	var all []candidate
+	var known []string
 	fs.VisitAll(func(f *pflag.Flag) {
-		if d := edits(name, f.Name); d <= max(1, len(f.Name)/3) && !f.Hidden {
-			all = append(all, candidate{f.Name, d})
+		if !f.Hidden {
+			known = append(known, f.Name)
 		}
 	})
-	if len(all) == 0 {
-		return ""
-	}
-	sort.Slice(all, func(i, j int) bool {
-		if all[i].distance != all[j].distance {
-			return all[i].distance < all[j].distance
-		}
-		return all[i].name < all[j].name
-	})
-	return all[0].name
-}
-
-// edits is the Levenshtein distance without regard to case and to _ for -.
-func edits(a, b string) int {
-	normal := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "_", "-") }
-	a, b = normal(a), normal(b)
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return spelling.Nearest(name, known, max(1, len(name)/3))
 }

@@ -37,6 +37,7 @@ const (
 	dirRoles       = "internal/roles"
 	dirSee         = "internal/see"
 	dirSim         = "internal/sim"
+	dirSpelling    = "internal/spelling"
 	dirUsage       = "internal/usage"
 	dirVM          = "internal/vm"
 )
@@ -211,14 +212,15 @@ func checkLayers(t *Tree) ([]Violation, error) {
 		{dirFairshare, []string{dirFairshare, dirCluster}},
 		{dirDialect, []string{dirDialect, dirCluster, dirAPI}},
 		{dirKube, []string{dirKube, dirDialect, dirEngine, dirFairshare, dirCluster, dirAPI, dirApp}},
-		{dirApp, []string{dirApp, dirAPI}},
+		{dirSpelling, []string{dirSpelling}},
+		{dirApp, []string{dirApp, dirAPI, dirSpelling}},
 		{dirEngineTest, []string{dirEngine, dirFairshare, dirCluster, dirDialect, dirAPI, dirProfile}},
 		{dirUsage, []string{dirUsage, dirCluster}},
-		{dirProfile, []string{dirProfile, dirEngine, dirUsage, dirCluster, dirAPI}},
+		{dirProfile, []string{dirProfile, dirEngine, dirUsage, dirCluster, dirAPI, dirSpelling}},
 		{dirVM, []string{dirVM, dirApp}},
 		// What forecasts are proven on must be out of their reach: it is in internal/trial, and so is nothing that they may import.
 		{dirSee, []string{dirSee, dirExplain, dirSim, dirReplay, dirEngine, dirFairshare, dirCluster}},
-		{dirExplain, []string{dirExplain, dirEngine, dirCluster}},
+		{dirExplain, []string{dirExplain, dirEngine, dirCluster, dirSpelling}},
 		{dirClimb + "/genome", []string{dirClimb + "/genome"}}, // programs of other trees have it too
 		{dirClimb, []string{dirClimb, dirFilters, dirProfile, dirEngine, dirCluster}},
 		{dirSim, []string{dirSim, dirProfile, dirEngine, dirFairshare, dirUsage, dirCluster}},

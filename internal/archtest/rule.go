@@ -109,7 +109,7 @@ func Rules() []Rule {
 		},
 		{
 			ID:      "layers",
-			Says:    "imports point down: api and cluster know nobody; fairshare knows cluster; dialect knows api and cluster; kube knows those and the engine; app knows no role; vm knows app alone, and its parts not each other; see knows explain, sim, replay and the engine, and not what it is proven on; explain knows the engine",
+			Says:    "imports point down: api, cluster and spelling know nobody; fairshare knows cluster; dialect knows api and cluster; kube knows those and the engine; app knows no role; vm knows app alone, and its parts not each other; see knows explain, sim, replay and the engine, and not what it is proven on; explain knows the engine",
 			Instead: "move the shared part down, or pass it in as a function or a small interface",
 			Check:   checkLayers,
 		},

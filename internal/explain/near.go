@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/muster-scheduler/muster/internal/spelling"
 )
 
 // Near is the end of a sentence about a name that is nobody's: up to three names of among that were perhaps meant, else how many there are; "" where there are none.
@@ -16,7 +18,7 @@ func Near(name string, among []string) string {
 	}
 	var found []candidate
 	for _, c := range among {
-		d := Distance(name, c)
+		d := spelling.Distance(name, c)
 		if strings.Contains(c, name) {
 			d = 0
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/spelling"
 )
 
 // This file is what whoever submitted the gang can mend alone: a name that was mistyped, a label that no node has, a pod that no node
@@ -193,37 +194,9 @@ func leaves(t *engine.Trace, face string) []string {
 	return out
 }
 
-// nearest is the name of a list that was most likely meant by one that is not in it: of those that differ in few letters, the
-// nearest, then the first. "" when none is near.
+// nearest is the name of a list that was most likely meant by one that is not in it; "" when none is near.
 func nearest(name string, among []string) string {
-	best, least := "", max(1, len(name)/4)+1
-	for _, a := range among {
-		if d := Distance(strings.ToLower(name), strings.ToLower(a)); d < least && d < len(name) {
-			best, least = a, d
-		}
-	}
-	return best
-}
-
-// Distance is how many letters have to be changed, added or removed to make a of b. O(len(a)·len(b)).
-func Distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return spelling.Nearest(name, among, min(max(1, len(name)/4), len(name)-1))
 }
 
 // class is a PriorityClass that a gang may be given.

@@ -16,6 +16,7 @@ import (
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/spelling"
 )
 
 // Where a scheduler finds what it needs in its container.
@@ -140,7 +141,7 @@ func (r *renderer) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 			r.warnShard(s, field, "has no effect: %s", why)
 			continue
 		case r.env.SchedulerFlags != nil && !slices.Contains(r.env.SchedulerFlags, name):
-			r.warnUnknown(s, field, "is left out: the scheduler has no such flag; the nearest that it has is "+profile.Nearest(name, r.env.SchedulerFlags))
+			r.warnUnknown(s, field, "is left out: the scheduler has no such flag; the nearest that it has is "+spelling.Nearest(name, r.env.SchedulerFlags, spelling.Any))
 			continue
 		}
 		if _, derived := values[name]; !derived {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/spelling"
 )
 
 // Unknown is a name in a configuration that nothing has. It is told and left out, as KAI does with plugins: a scheduler without one plugin
@@ -87,49 +88,14 @@ func Check(s Shard, p engine.Profile, r engine.Registry) ([]Unknown, error) {
 func unknownName[T any](field, kind, name string, known map[string]T) Unknown {
 	return Unknown{
 		Field: field + "." + brief(name),
-		Rule:  fmt.Sprintf("is the name of no %s; the nearest that is known is %s", kind, Nearest(name, slices.Collect(maps.Keys(known)))),
+		Rule:  fmt.Sprintf("is the name of no %s; the nearest that is known is %s", kind, spelling.Nearest(name, slices.Collect(maps.Keys(known)), spelling.Any)),
 	}
 }
 
 // brief cuts a name to a length fit for a sentence.
 func brief(name string) string {
-	if len(name) > longestName {
-		return strings.ToValidUTF8(name[:longestName], "") + "…"
+	if len(name) > spelling.Longest {
+		return strings.ToValidUTF8(name[:spelling.Longest], "") + "…"
 	}
 	return name
-}
-
-// longestName is how much of a name is looked at, in bytes. Ours are shorter by far.
-const longestName = 64
-
-// Nearest is the one of the names known that takes the fewest letters put in, left out or changed to become name; of several the first by
-// the alphabet, "" if none is known.
-func Nearest(name string, known []string) string {
-	best, least := "", 0
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := distance(name[:min(len(name), longestName)], k); best == "" || d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance is that of Levenshtein, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -64,17 +64,3 @@ func TestUnknownNames(t *testing.T) {
 		t.Error("the profile that was given was changed")
 	}
 }
-
-// TestNearest: by letters put in, left out and changed; of equals the first by the alphabet.
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	known := []string{"topology", "ray", "gpuspread", "gpupack", "abc", "abd"}
-	for name, want := range map[string]string{"topologyy": "topology", "tpoology": "topology", "ry": "ray", "gpu": "abc", "abx": "abc", "gpupacks": "gpupack", "": "abc"} {
-		if got := Nearest(name, known); got != want {
-			t.Errorf("%q: %s, want %s", name, got, want)
-		}
-	}
-	if got := Nearest("x", nil); got != "" {
-		t.Errorf("of nothing: %q", got)
-	}
-}

@@ -29,34 +29,45 @@ func (f *Follower) Condensed(whole bool) (text []byte, isWhole bool, err error) 
 	if !f.there {
 		return nil, false, errNothing
 	}
-	if whole || f.since == nil {
+	if whole || f.since == 0 {
 		text, err = f.Whole()
 		isWhole = true
 	} else {
 		text, err = f.part()
 	}
-	if f.since = newTouched(f.cycle); err != nil {
-		f.since = nil
-	}
+	f.condensed(err == nil)
 	return text, isWhole, err
+}
+
+// condensed says whether the latest cycle is the one that was condensed last.
+func (f *Follower) condensed(yes bool) {
+	f.since = 0
+	if yes {
+		f.since = f.cycle
+	}
+	f.nodes.condensed(yes)
+	f.topologies.condensed(yes)
+	f.queues.condensed(yes)
+	f.gangs.condensed(yes)
+	f.pods.condensed(yes)
+	f.objects.condensed(yes)
 }
 
 // part is what differs from the cycle that was condensed last.
 func (f *Follower) part() ([]byte, error) {
-	t := f.since
-	e := entry{Kind: Change, Cycle: f.cycle, After: t.cycle, Gone: &gone{}}
+	e := entry{Kind: Change, Cycle: f.cycle, After: f.since, Gone: &gone{}}
 	c := f.head
 	c.Image = cluster.Image{Now: f.now, Dims: f.dims, Memory: f.memory}
 	im := &c.Image
-	e.Gone.Nodes = differ(im, t.nodes, f.nodes, cmp.Compare[string])
-	e.Gone.Topologies = differ(im, t.topologies, f.topologies, cmp.Compare[string])
-	e.Gone.Queues = differ(im, t.queues, f.queues, cmp.Compare[string])
+	e.Gone.Nodes = differ(im, &f.nodes, cmp.Compare[string])
+	e.Gone.Topologies = differ(im, &f.topologies, cmp.Compare[string])
+	e.Gone.Queues = differ(im, &f.queues, cmp.Compare[string])
 	if len(f.usage) > 0 {
 		im.Events = append(im.Events, cluster.UsageState{Queues: f.usage})
 	}
-	e.Gone.Gangs = differ(im, t.gangs, f.gangs, compareKeys)
-	e.Gone.Pods = differ(im, t.pods, f.pods, cmp.Compare[string])
-	for _, k := range differ(im, t.objects, f.objects, compareObjects) {
+	e.Gone.Gangs = differ(im, &f.gangs, compareKeys)
+	e.Gone.Pods = differ(im, &f.pods, cmp.Compare[string])
+	for _, k := range differ(im, &f.objects, compareObjects) {
 		e.Gone.Objects = append(e.Gone.Objects, cluster.ObjectGone{Kind: k.kind, Key: k.key})
 	}
 	var err error
@@ -66,13 +77,13 @@ func (f *Follower) part() ([]byte, error) {
 	return line(&e)
 }
 
-// differ adds to an image those of the keys that are there, and returns those that are not.
-func differ[K comparable, E cluster.Event](im *cluster.Image, keys map[K]bool, of map[K]E, order func(a, b K) int) (gone []K) {
-	for _, k := range slices.SortedFunc(maps.Keys(keys), order) {
-		if e, ok := of[k]; ok {
+// differ adds to an image those touched that are there, and returns those that are not.
+func differ[K comparable, E cluster.Event](im *cluster.Image, k *kept[K, E], order func(a, b K) int) (gone []K) {
+	for _, key := range slices.SortedFunc(maps.Keys(k.touched), order) {
+		if e, ok := k.all[key]; ok {
 			im.Events = append(im.Events, e)
 		} else {
-			gone = append(gone, k)
+			gone = append(gone, key)
 		}
 	}
 	return gone
@@ -93,4 +104,4 @@ func (f *Follower) Plans() []engine.Plan { return f.head.Plans }
 func (f *Follower) At() cluster.Instant { return f.now }
 
 // QueueOf is the queue of a gang of the latest cycle, "" for one that is not there.
-func (f *Follower) QueueOf(gang cluster.Key) string { return f.gangs[gang].Queue }
+func (f *Follower) QueueOf(gang cluster.Key) string { return f.gangs.all[gang].Queue }

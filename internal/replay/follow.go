@@ -22,26 +22,50 @@ type Follower struct {
 	now        cluster.Instant
 	dims       []string
 	memory     cluster.Memory
-	nodes      map[string]cluster.NodeState
-	topologies map[string]cluster.TopologyState
-	queues     map[string]cluster.QueueState
+	nodes      kept[string, cluster.NodeState]
+	topologies kept[string, cluster.TopologyState]
+	queues     kept[string, cluster.QueueState]
 	usage      map[string][]cluster.Quantity
-	gangs      map[cluster.Key]cluster.GangState
-	pods       map[string]cluster.PodState
-	objects    map[objectKey]cluster.ObjectState
-	since      *touched // what is another than in the cycle that was condensed last; nil while there is none
+	gangs      kept[cluster.Key, cluster.GangState]
+	pods       kept[string, cluster.PodState]
+	objects    kept[objectKey, cluster.ObjectState]
+	since      uint64 // the cycle that was condensed last; 0 while there is none
 }
 
-// touched names what has changed or gone.
-type touched struct {
-	cycle                           uint64
-	nodes, topologies, queues, pods map[string]bool
-	gangs                           map[cluster.Key]bool
-	objects                         map[objectKey]bool
+// kept are the objects of a kind.
+type kept[K comparable, E cluster.Event] struct {
+	all map[K]E
+	// touched are those that have changed or gone since the cycle that was condensed last; nil while there is none.
+	touched map[K]bool
 }
 
-func newTouched(cycle uint64) *touched {
-	return &touched{cycle, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[cluster.Key]bool{}, map[objectKey]bool{}}
+func (k *kept[K, E]) put(key K, e E) {
+	k.all[key] = e
+	k.touch(key)
+}
+
+func (k *kept[K, E]) drop(keys ...K) {
+	for _, key := range keys {
+		delete(k.all, key)
+		k.touch(key)
+	}
+}
+
+func (k *kept[K, E]) touch(key K) {
+	if k.touched != nil {
+		k.touched[key] = true
+	}
+}
+
+// empty forgets all, and that anything was condensed.
+func (k *kept[K, E]) empty() { k.all, k.touched = map[K]E{}, nil }
+
+// condensed says whether what is touched from now on is to be remembered.
+func (k *kept[K, E]) condensed(yes bool) {
+	k.touched = nil
+	if yes {
+		k.touched = map[K]bool{}
+	}
 }
 
 type objectKey struct {
@@ -94,7 +118,6 @@ func (f *Follower) Take(text []byte) (EntryKind, error) {
 	}
 	f.cycle, f.now, f.dims, f.memory = e.Cycle, c.Image.Now, c.Image.Dims, c.Image.Memory
 	f.head.Decided, f.head.Plans = c.Decided, c.Plans
-	f.touch(e.Gone, c.Image.Events)
 	if e.Gone != nil {
 		f.forget(e.Gone)
 	}
@@ -103,69 +126,23 @@ func (f *Follower) Take(text []byte) (EntryKind, error) {
 }
 
 func (f *Follower) empty() {
-	f.nodes, f.topologies, f.queues, f.usage = map[string]cluster.NodeState{}, map[string]cluster.TopologyState{}, map[string]cluster.QueueState{}, nil
-	f.gangs, f.pods, f.objects = map[cluster.Key]cluster.GangState{}, map[string]cluster.PodState{}, map[objectKey]cluster.ObjectState{}
-	f.since = nil
-}
-
-// touch notes what an entry is about.
-func (f *Follower) touch(g *gone, events []cluster.Event) {
-	t := f.since
-	if t == nil {
-		return
-	}
-	if g != nil {
-		for _, list := range []struct {
-			names []string
-			of    map[string]bool
-		}{{g.Nodes, t.nodes}, {g.Topologies, t.topologies}, {g.Queues, t.queues}, {g.Pods, t.pods}} {
-			for _, name := range list.names {
-				list.of[name] = true
-			}
-		}
-		for _, key := range g.Gangs {
-			t.gangs[key] = true
-		}
-		for _, o := range g.Objects {
-			t.objects[objectKey{o.Kind, o.Key}] = true
-		}
-	}
-	for _, e := range events {
-		switch e := e.(type) {
-		case cluster.NodeState:
-			t.nodes[e.Name] = true
-		case cluster.TopologyState:
-			t.topologies[e.Name] = true
-		case cluster.QueueState:
-			t.queues[e.Name] = true
-		case cluster.GangState:
-			t.gangs[e.Key] = true
-		case cluster.PodState:
-			t.pods[e.UID] = true
-		case cluster.ObjectState:
-			t.objects[objectKey{e.Kind, e.Key}] = true
-		}
-	}
+	f.usage, f.since = nil, 0
+	f.nodes.empty()
+	f.topologies.empty()
+	f.queues.empty()
+	f.gangs.empty()
+	f.pods.empty()
+	f.objects.empty()
 }
 
 func (f *Follower) forget(g *gone) {
-	for _, name := range g.Nodes {
-		delete(f.nodes, name)
-	}
-	for _, name := range g.Topologies {
-		delete(f.topologies, name)
-	}
-	for _, name := range g.Queues {
-		delete(f.queues, name)
-	}
-	for _, key := range g.Gangs {
-		delete(f.gangs, key)
-	}
-	for _, uid := range g.Pods {
-		delete(f.pods, uid)
-	}
+	f.nodes.drop(g.Nodes...)
+	f.topologies.drop(g.Topologies...)
+	f.queues.drop(g.Queues...)
+	f.gangs.drop(g.Gangs...)
+	f.pods.drop(g.Pods...)
 	for _, o := range g.Objects {
-		delete(f.objects, objectKey{o.Kind, o.Key})
+		f.objects.drop(objectKey{o.Kind, o.Key})
 	}
 }
 
@@ -174,19 +151,19 @@ func (f *Follower) learn(events []cluster.Event) {
 	for _, e := range events {
 		switch e := e.(type) {
 		case cluster.NodeState:
-			f.nodes[e.Name] = e
+			f.nodes.put(e.Name, e)
 		case cluster.TopologyState:
-			f.topologies[e.Name] = e
+			f.topologies.put(e.Name, e)
 		case cluster.QueueState:
-			f.queues[e.Name] = e
+			f.queues.put(e.Name, e)
 		case cluster.UsageState:
 			f.usage = e.Queues
 		case cluster.GangState:
-			f.gangs[e.Key] = e
+			f.gangs.put(e.Key, e)
 		case cluster.PodState:
-			f.pods[e.UID] = e
+			f.pods.put(e.UID, e)
 		case cluster.ObjectState:
-			f.objects[objectKey{e.Kind, e.Key}] = e
+			f.objects.put(objectKey{e.Kind, e.Key}, e)
 		}
 	}
 }
@@ -205,18 +182,18 @@ func (f *Follower) Case() *Case {
 	c := f.head
 	im := &c.Image
 	im.Now, im.Dims, im.Memory = f.now, f.dims, f.memory
-	events(im, f.nodes, cmp.Compare[string])
-	events(im, f.topologies, cmp.Compare[string])
-	events(im, f.queues, cmp.Compare[string])
+	events(im, f.nodes.all, cmp.Compare[string])
+	events(im, f.topologies.all, cmp.Compare[string])
+	events(im, f.queues.all, cmp.Compare[string])
 	if len(f.usage) > 0 {
 		im.Events = append(im.Events, cluster.UsageState{Queues: f.usage})
 	}
-	events(im, f.gangs, compareKeys)
-	events(im, f.pods, func(a, b string) int {
-		p, q := f.pods[a], f.pods[b]
+	events(im, f.gangs.all, compareKeys)
+	events(im, f.pods.all, func(a, b string) int {
+		p, q := f.pods.all[a], f.pods.all[b]
 		return cmp.Or(cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name), cmp.Compare(a, b))
 	})
-	events(im, f.objects, compareObjects)
+	events(im, f.objects.all, compareObjects)
 	return &c
 }
 

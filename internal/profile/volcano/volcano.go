@@ -11,7 +11,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
-	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/spelling"
 )
 
 // Face is the face that the file is about.
@@ -229,7 +229,7 @@ func (r *reader) action(name string, line int, field string) error {
 	for known := range r.known.Actions { // order: the nearest of equally near ones is the first by name
 		names = append(names, known)
 	}
-	return Fault{line, field, fmt.Sprintf("names %q, which is no action; the nearest that is one is %s", brief(name), profile.Nearest(name, names))}
+	return Fault{line, field, fmt.Sprintf("names %q, which is no action; the nearest that is one is %s", brief(name), spelling.Nearest(name, names, spelling.Any))}
 }
 
 // configurations are of single actions, none of which has one yet.
@@ -376,7 +376,7 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		for known := range r.known.Plugins { // order: the nearest of equally near ones is the first by name
 			names = append(names, known)
 		}
-		r.tell(line, field+".name", fmt.Sprintf("is %q, which is no plugin, and is left out; the nearest that is one is %s", brief(name), profile.Nearest(name, names)))
+		r.tell(line, field+".name", fmt.Sprintf("is %q, which is no plugin, and is left out; the nearest that is one is %s", brief(name), spelling.Nearest(name, names, spelling.Any)))
 		return nil, nil
 	}
 	points := 0
