@@ -76,7 +76,7 @@ func made() *comparison {
 	busier := hook
 	busier.CPU, busier.Cgroup = 3, &figures{Peak: 256 * mi, Throttled: 0.5}
 	return &comparison{
-		Kubernetes: "v1.36.3", Nodes: 2, Jobs: 16, Cores: 2, Ratio: 1.25, Reach: 1.5,
+		Kubernetes: "v1.37.2", Nodes: 2, Jobs: 16, Cores: 2, Ratio: 1.25, Reach: 1.5,
 		Ways: [2]way{
 			{Name: "as installed", Where: "containers on a real node", Webhooks: 4, Policies: 9, Runs: []run{
 				{AllBound: 5, FirstBound: 1, LabCPU: 9, Processes: []process{hook, hook, binder}},
@@ -93,7 +93,7 @@ func TestTable(t *testing.T) {
 	if err := made().print(&out); err != nil {
 		t.Fatal(err)
 	}
-	const want = `16 one-GPU Jobs on 2 simulated nodes, Kubernetes v1.36.3; 2 cores for everything.
+	const want = `16 one-GPU Jobs on 2 simulated nodes, Kubernetes v1.37.2; 2 cores for everything.
 Median (least to most) of 3 runs of each way, by turns.
 
                           as installed                  muster run all

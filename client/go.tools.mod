@@ -8,7 +8,7 @@ tool (
 	k8s.io/code-generator/cmd/lister-gen
 )
 
-require k8s.io/code-generator v0.36.3
+require k8s.io/code-generator v0.37.2
 
 require (
 	github.com/go-logr/logr v1.4.3 // indirect

@@ -33,6 +33,7 @@ type upFlags struct {
 	apiArgs, managerArgs, schedulerArgs  []string
 	programs                             []string
 	recorded, advertise, kubernetes      string
+	featureGates                         string
 }
 
 func upCommand() *cobra.Command {
@@ -69,7 +70,8 @@ func upCommand() *cobra.Command {
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "an older minor `version`, such as 1.34, whose APIs and feature gates the servers are to have; up to three older than they are")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
 	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with muster-lab down")
-	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
+	fl.StringVar(&f.featureGates, "feature-gates", "", "`gates` of Kubernetes to switch in all servers, such as X=true,Y=false; what is not named is as in a cluster")
+	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --runtime-config=scheduling.k8s.io/v1beta1=true; may be repeated")
 	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
 	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
 	fl.StringArrayVar(&f.programs, "program", nil, "run the containers of an image for real, as `IMAGE=PATH` of its entry point; may be repeated")
@@ -120,6 +122,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Recorded: recorded,
 		Programs: programs,
 		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig, Advertise: f.advertise, Kubernetes: f.kubernetes,
+		FeatureGates:  f.featureGates,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
 	if !f.bare {

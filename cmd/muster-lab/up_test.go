@@ -24,7 +24,7 @@ func TestNext(t *testing.T) {
 		{"./muster-lab", upFlags{dir: ".lab"}, []string{"  ./muster run all\n"}, "--dir"},
 	} {
 		os.Args[0] = c.self
-		text := next("v1.36.3", kubeconfig, c.f, "Ctrl-C or ")
+		text := next("v1.37.2", kubeconfig, c.f, "Ctrl-C or ")
 		for _, want := range c.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q is not in\n%s", c.self, want, text)

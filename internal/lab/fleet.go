@@ -191,7 +191,7 @@ func (p Pool) Nodes() ([]*corev1.Node, error) {
 				Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
 				NodeInfo: corev1.NodeSystemInfo{
 					OperatingSystem: "linux", Architecture: "amd64", OSImage: "muster-lab",
-					ContainerRuntimeVersion: "muster-lab://1", KubeletVersion: "v1.36.3", KernelVersion: "6.1.0",
+					ContainerRuntimeVersion: "muster-lab://1", KubeletVersion: "v1.37.2", KernelVersion: "6.1.0",
 				},
 				Conditions: []corev1.NodeCondition{{
 					Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",

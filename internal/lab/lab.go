@@ -49,8 +49,11 @@ type Options struct {
 	// its CEL. It may be up to three older than the one they are, which "" means. What /version says of itself stays; fields are known
 	// that the older version did not know.
 	Kubernetes string
+	// FeatureGates are gates of Kubernetes to switch in all servers, such as "X=true,Y=false". What is not named is as it is in a cluster of
+	// that version.
+	FeatureGates string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
-	// "--feature-gates=X=true".
+	// "--runtime-config=scheduling.k8s.io/v1beta1=true".
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
 	// Programs are images whose containers run for real, as processes of this machine, each with its entry point: a program's path. The
 	// arguments are the container's.
@@ -190,6 +193,9 @@ func (o Options) arguments(dir string) ([]string, error) {
 	}
 	if o.Kubernetes != "" {
 		args = append(args, "--kubernetes="+o.Kubernetes)
+	}
+	if o.FeatureGates != "" {
+		args = append(args, "--feature-gates="+o.FeatureGates)
 	}
 	for image, path := range o.Programs {
 		args = append(args, "--program="+image+"="+path)

@@ -22,7 +22,7 @@ type State struct {
 	StatusURL string `json:"statusURL"`
 	// MetricsURL serves what the nodes have, as kube-state-metrics would: kube_node_status_capacity.
 	MetricsURL string `json:"metricsURL"`
-	// Version is the Kubernetes version served, such as v1.36.3.
+	// Version is the Kubernetes version served, such as v1.37.2.
 	Version string `json:"version"`
 	// Emulates is the version that the servers behave like instead, such as 1.34; "" for none.
 	Emulates string `json:"emulates,omitempty"`

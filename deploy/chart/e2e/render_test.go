@@ -70,7 +70,7 @@ func render(t testing.TB, values string, upgrade bool, apis ...string) (map[stri
 		return nil, err
 	}
 	capabilities := chartutil.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.36.3", Major: "1", Minor: "36"}
+	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.37.2", Major: "1", Minor: "37"}
 	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), apis...)
 	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "muster", Namespace: "kai-scheduler", IsInstall: !upgrade, IsUpgrade: upgrade, Revision: 1}, capabilities)
 	if err != nil {

@@ -49,7 +49,7 @@ func (d door) asks(t testing.TB, resource, kind string, now, old runtime.Object)
 	}
 	gvk, gvr := schema.GroupVersionKind{Version: "v1", Kind: kind}, schema.GroupVersionResource{Version: "v1", Resource: resource}
 	a := admission.NewAttributesRecord(now, old, gvk, "team", "x", gvr, "", op, nil, false, &user.DefaultInfo{Name: "eve"})
-	got := d.m.Match(t.Context(), &admission.VersionedAttributes{Attributes: a, VersionedObject: now, VersionedOldObject: old, VersionedKind: gvk}, nil, nil)
+	got := d.m.Match(t.Context(), &admission.VersionedAttributes{Attributes: a, VersionedObject: admission.NewLazyObject(now), VersionedOldObject: admission.NewLazyObject(old), VersionedKind: gvk}, nil, nil)
 	if got.Error != nil {
 		t.Fatal(got.Error)
 	}

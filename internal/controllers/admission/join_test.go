@@ -180,7 +180,7 @@ func BenchmarkPolicies(b *testing.B) {
 			}
 			a := &admission.VersionedAttributes{
 				Attributes:      admission.NewAttributesRecord(c.now, before, gvk, "team", "p", gvr, c.sub, op, nil, false, c.user),
-				VersionedObject: c.now, VersionedOldObject: before, VersionedKind: gvk,
+				VersionedObject: admission.NewLazyObject(c.now), VersionedOldObject: admission.NewLazyObject(before), VersionedKind: gvk,
 			}
 			b.Run(c.name+"/"+which, func(b *testing.B) {
 				for b.Loop() {

@@ -202,7 +202,7 @@ func (j *judge) says(t testing.TB, a asked) string {
 		return authorizer.DecisionNoOpinion, "", nil
 	})
 	result := j.check.Validate(t.Context(), gvr, &admission.VersionedAttributes{
-		Attributes: attributes, VersionedObject: now, VersionedOldObject: before, VersionedKind: kind,
+		Attributes: attributes, VersionedObject: admission.NewLazyObject(now), VersionedOldObject: admission.NewLazyObject(before), VersionedKind: kind,
 	}, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, celconfig.RuntimeCELCostBudget, may)
 	var out []string
 	for _, d := range result.Decisions {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -130,6 +131,9 @@ func (g *grouper) group(ctx context.Context, seen *corev1.Pod) (again time.Durat
 	if workload.External(pod) {
 		return g.external(ctx, pod)
 	}
+	if pod.Spec.SchedulingGroup != nil {
+		return g.upstreams(pod), nil
+	}
 	in, again, err := g.groupFor(ctx, pod)
 	if err != nil || in.name == "" {
 		return again, err
@@ -181,6 +185,17 @@ func (g *grouper) external(ctx context.Context, pod *corev1.Pod) (again time.Dur
 	g.warn(pod, fmt.Sprintf("annotation %s: there is no PodGroup %q in namespace %s, where the pod is; it waits for one",
 		keys.PodGroupAnnotation, name, pod.Namespace))
 	return g.patience(pod), nil
+}
+
+// upstreams tells the user of a pod that is in a group of Kubernetes' own (scheduling.k8s.io) that it waits: that group is not read yet, and
+// another would be a gang that nobody asked for. A pod that names a PodGroup of ours as well is in that.
+func (g *grouper) upstreams(pod *corev1.Pod) (again time.Duration) {
+	if pod.Spec.NodeName != "" {
+		return 0
+	}
+	g.warn(pod, fmt.Sprintf("spec.schedulingGroup: PodGroups of scheduling.k8s.io, such as %q, are not read yet, and no second group is made for the pod: it waits",
+		ptr.Deref(pod.Spec.SchedulingGroup.PodGroupName, "")))
+	return g.patience(pod)
 }
 
 // ours says whether the pod is to be grouped at all, by what the pod alone shows.

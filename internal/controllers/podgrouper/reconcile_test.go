@@ -102,6 +102,9 @@ func TestLeftAlone(t *testing.T) {
 		"external group that is missing, pod bound": {pod: func(p *corev1.Pod) {
 			p.Annotations, p.Spec.NodeName = map[string]string{keys.PodGroupAnnotation: "mine"}, "n"
 		}},
+		"upstream's group, pod bound": {pod: func(p *corev1.Pod) {
+			p.Spec.SchedulingGroup, p.Spec.NodeName = &corev1.PodSchedulingGroup{PodGroupName: new("theirs")}, "n"
+		}},
 		"skipped pod": {pod: func(p *corev1.Pod) { p.Annotations = skip }},
 		"skipped owner": {
 			owner: job("train", skip), pod: func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*ref("batch/v1", "Job", "train")} },
@@ -138,6 +141,24 @@ func TestLeftAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUpstreamsGroup: a pod that is in a group of Kubernetes' own gets no second one, and is told that it waits.
+func TestUpstreamsGroup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := podOf("p", ref("batch/v1", "Job", "train"))
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("theirs")}
+		w := newFakeAPI(t, nil, p, job("train", nil))
+		w.mustReconcile("p")
+		if writes := w.take(); len(writes) != 0 {
+			t.Errorf("writes: %v", writes)
+		}
+		want := `[Warning PodGrouperWarning p: spec.schedulingGroup: PodGroups of scheduling.k8s.io, such as "theirs", are not read yet, and no second group is made for the pod: it waits]`
+		if have := fmt.Sprint(w.events); have != want {
+			t.Errorf("events:\n%s\nwant:\n%s", have, want)
+		}
+	})
 }
 
 // TestMissingExternalGroup: a pod that names a PodGroup that its namespace does not have is told so, after the grace in which

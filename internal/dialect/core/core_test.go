@@ -78,15 +78,23 @@ func drawPod(t *rapid.T) *v1.Pod {
 		}
 		return out
 	}
+	reported := func(asked v1.ResourceList) (*v1.ResourceRequirements, v1.ResourceList) {
+		actual, allocated := list("actual"), list("allocated")
+		if rapid.Bool().Draw(t, "settled") {
+			actual, allocated = asked, asked
+		}
+		if rapid.Bool().Draw(t, "granted only") {
+			return nil, allocated
+		}
+		return &v1.ResourceRequirements{Requests: actual}, allocated
+	}
 	p := &v1.Pod{}
 	for i := range rapid.IntRange(1, 3).Draw(t, "containers") {
 		name := fmt.Sprint("c", i)
 		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(name)}})
 		if rapid.Bool().Draw(t, "status") {
-			st := v1.ContainerStatus{Name: name, Resources: &v1.ResourceRequirements{Requests: list("actual")}, AllocatedResources: list("allocated")}
-			if rapid.Bool().Draw(t, "settled") {
-				st.Resources.Requests, st.AllocatedResources = p.Spec.Containers[i].Resources.Requests, p.Spec.Containers[i].Resources.Requests
-			}
+			st := v1.ContainerStatus{Name: name}
+			st.Resources, st.AllocatedResources = reported(p.Spec.Containers[i].Resources.Requests)
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, st)
 		}
 	}
@@ -95,7 +103,15 @@ func drawPod(t *rapid.T) *v1.Pod {
 		if rapid.Bool().Draw(t, "sidecar") {
 			c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
 		}
+		if rapid.Bool().Draw(t, "init status") {
+			st := v1.ContainerStatus{Name: c.Name}
+			st.Resources, st.AllocatedResources = reported(c.Resources.Requests)
+			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, st)
+		}
 		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+	if rapid.Bool().Draw(t, "sums") {
+		p.Status.Resources, p.Status.AllocatedResources = reported(p.Spec.Containers[0].Resources.Requests)
 	}
 	if rapid.Bool().Draw(t, "overhead") {
 		p.Spec.Overhead = list("overhead")

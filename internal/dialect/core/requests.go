@@ -9,7 +9,7 @@ import (
 
 // Requests returns what p takes from a node: the sum over its containers and sidecars, or what its init containers need
 // where that is more, plus overhead, plus one pod slot. A pod being resized takes the most of what it asks for, what
-// it was granted and what it has.
+// it was granted and what it has, each summed over the pod first, as Kubernetes 1.37 does; those before took the most of each container.
 //
 // The rule is the one upstream publishes in component-helpers. A plain pod, which nearly all are, is summed here
 // without the quantity arithmetic of that library; the two are kept equal by a property test.
@@ -48,16 +48,21 @@ func RequestList(p *v1.Pod) v1.ResourceList {
 // plain says whether p's containers alone decide what it takes: no init containers, nothing asked for at the level of
 // the pod, and no resize under way.
 func plain(p *v1.Pod) bool {
-	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil {
+	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil || resizing(p) {
 		return false
+	}
+	// A kubelet may also report the pod's sums. Those of one container are plain to see.
+	if p.Status.AllocatedResources != nil || p.Status.Resources != nil {
+		if len(p.Spec.Containers) != 1 || !covered(p.Spec.Containers[0].Resources.Requests, p.Status.Resources, p.Status.AllocatedResources) {
+			return false
+		}
 	}
 	for i := range p.Status.ContainerStatuses {
 		s := &p.Status.ContainerStatuses[i]
-		if s.Resources == nil {
+		if s.Resources == nil && s.AllocatedResources == nil {
 			continue
 		}
-		c := container(p, s.Name, i)
-		if c == nil || !covers(c.Resources.Requests, s.Resources.Requests) || !covers(c.Resources.Requests, s.AllocatedResources) || resizing(p) {
+		if c := container(p, s.Name, i); c == nil || !covered(c.Resources.Requests, s.Resources, s.AllocatedResources) {
 			return false
 		}
 	}
@@ -75,6 +80,11 @@ func container(p *v1.Pod, name string, i int) *v1.Container {
 		}
 	}
 	return nil
+}
+
+// covered says whether what is asked for is at least what was granted and what there is.
+func covered(asked v1.ResourceList, has *v1.ResourceRequirements, granted v1.ResourceList) bool {
+	return covers(asked, granted) && (has == nil || covers(asked, has.Requests))
 }
 
 // covers says whether asked has at least as much as got of everything.

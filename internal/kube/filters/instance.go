@@ -170,7 +170,7 @@ func (i *instance) upstream() *upstreamSnapshot {
 	return i.seen
 }
 
-// features are the gates of Kubernetes 1.36 that are on for every cluster.
+// features are the gates of Kubernetes 1.37 that are on for every cluster.
 func features() schedulerfeature.Features {
 	return schedulerfeature.Features{
 		EnableNodeInclusionPolicyInPodTopologySpread: true, EnableMatchLabelKeysInPodTopologySpread: true,

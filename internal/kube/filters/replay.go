@@ -218,28 +218,28 @@ type coreV1 struct {
 }
 
 // Namespaces implements client-go's informers of core/v1, as do those below.
-func (g coreV1) Namespaces() corev1.NamespaceInformer {
-	return kind[corelisters.NamespaceLister]{g.h.of(cluster.Namespaces), corelisters.NewNamespaceLister}
+func (g coreV1) Namespaces() corev1.TypedNamespaceInformer {
+	return corev1.ToTypedNamespaceInformer(kind[corelisters.NamespaceLister]{g.h.of(cluster.Namespaces), corelisters.NewNamespaceLister})
 }
 
 // PersistentVolumes is of core/v1.
-func (g coreV1) PersistentVolumes() corev1.PersistentVolumeInformer {
-	return kind[corelisters.PersistentVolumeLister]{g.h.of(cluster.PersistentVolumes), corelisters.NewPersistentVolumeLister}
+func (g coreV1) PersistentVolumes() corev1.TypedPersistentVolumeInformer {
+	return corev1.ToTypedPersistentVolumeInformer(kind[corelisters.PersistentVolumeLister]{g.h.of(cluster.PersistentVolumes), corelisters.NewPersistentVolumeLister})
 }
 
 // PersistentVolumeClaims is of core/v1.
-func (g coreV1) PersistentVolumeClaims() corev1.PersistentVolumeClaimInformer {
-	return kind[corelisters.PersistentVolumeClaimLister]{g.h.of(cluster.PersistentVolumeClaims), corelisters.NewPersistentVolumeClaimLister}
+func (g coreV1) PersistentVolumeClaims() corev1.TypedPersistentVolumeClaimInformer {
+	return corev1.ToTypedPersistentVolumeClaimInformer(kind[corelisters.PersistentVolumeClaimLister]{g.h.of(cluster.PersistentVolumeClaims), corelisters.NewPersistentVolumeClaimLister})
 }
 
 // Pods is of core/v1, and empty: only what binds volumes would read it.
-func (g coreV1) Pods() corev1.PodInformer {
-	return kind[corelisters.PodLister]{&objects{}, corelisters.NewPodLister}
+func (g coreV1) Pods() corev1.TypedPodInformer {
+	return corev1.ToTypedPodInformer(kind[corelisters.PodLister]{&objects{}, corelisters.NewPodLister})
 }
 
 // Nodes is of core/v1, and empty: only what binds volumes would read it.
-func (g coreV1) Nodes() corev1.NodeInformer {
-	return kind[corelisters.NodeLister]{&objects{}, corelisters.NewNodeLister}
+func (g coreV1) Nodes() corev1.TypedNodeInformer {
+	return corev1.ToTypedNodeInformer(kind[corelisters.NodeLister]{&objects{}, corelisters.NewNodeLister})
 }
 
 type storageV1 struct {
@@ -248,27 +248,27 @@ type storageV1 struct {
 }
 
 // StorageClasses implements client-go's informers of storage/v1, as do those below.
-func (g storageV1) StorageClasses() storagev1.StorageClassInformer {
-	return kind[storagelisters.StorageClassLister]{g.h.of(cluster.StorageClasses), storagelisters.NewStorageClassLister}
+func (g storageV1) StorageClasses() storagev1.TypedStorageClassInformer {
+	return storagev1.ToTypedStorageClassInformer(kind[storagelisters.StorageClassLister]{g.h.of(cluster.StorageClasses), storagelisters.NewStorageClassLister})
 }
 
 // CSINodes is of storage/v1.
-func (g storageV1) CSINodes() storagev1.CSINodeInformer {
-	return kind[storagelisters.CSINodeLister]{g.h.of(cluster.CSINodes), storagelisters.NewCSINodeLister}
+func (g storageV1) CSINodes() storagev1.TypedCSINodeInformer {
+	return storagev1.ToTypedCSINodeInformer(kind[storagelisters.CSINodeLister]{g.h.of(cluster.CSINodes), storagelisters.NewCSINodeLister})
 }
 
 // CSIDrivers is of storage/v1.
-func (g storageV1) CSIDrivers() storagev1.CSIDriverInformer {
-	return kind[storagelisters.CSIDriverLister]{g.h.of(cluster.CSIDrivers), storagelisters.NewCSIDriverLister}
+func (g storageV1) CSIDrivers() storagev1.TypedCSIDriverInformer {
+	return storagev1.ToTypedCSIDriverInformer(kind[storagelisters.CSIDriverLister]{g.h.of(cluster.CSIDrivers), storagelisters.NewCSIDriverLister})
 }
 
 // CSIStorageCapacities is of storage/v1.
-func (g storageV1) CSIStorageCapacities() storagev1.CSIStorageCapacityInformer {
-	return kind[storagelisters.CSIStorageCapacityLister]{g.h.of(cluster.CSIStorageCapacities), storagelisters.NewCSIStorageCapacityLister}
+func (g storageV1) CSIStorageCapacities() storagev1.TypedCSIStorageCapacityInformer {
+	return storagev1.ToTypedCSIStorageCapacityInformer(kind[storagelisters.CSIStorageCapacityLister]{g.h.of(cluster.CSIStorageCapacities), storagelisters.NewCSIStorageCapacityLister})
 }
 
 // VolumeAttachments is of storage/v1, and empty: the snapshot carries none, and volumes of the pods on a node are
 // counted without it.
-func (g storageV1) VolumeAttachments() storagev1.VolumeAttachmentInformer {
-	return kind[storagelisters.VolumeAttachmentLister]{&objects{}, storagelisters.NewVolumeAttachmentLister}
+func (g storageV1) VolumeAttachments() storagev1.TypedVolumeAttachmentInformer {
+	return storagev1.ToTypedVolumeAttachmentInformer(kind[storagelisters.VolumeAttachmentLister]{&objects{}, storagelisters.NewVolumeAttachmentLister})
 }

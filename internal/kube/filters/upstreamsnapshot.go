@@ -303,8 +303,17 @@ func (w *upstreamSnapshot) NodeInfos() fwk.NodeInfoLister { return nodeLister{w}
 // StorageInfos implements fwk.SharedLister.
 func (w *upstreamSnapshot) StorageInfos() fwk.StorageInfoLister { return storageLister{w} }
 
-// PodGroupStates implements fwk.SharedLister: upstream's gangs are not ours.
+// PodGroupStates implements fwk.SharedLister, as do those below: upstream's gangs are not ours, and no filter asks.
 func (w *upstreamSnapshot) PodGroupStates() fwk.PodGroupStateLister { return nil }
+
+// PodGroups is of fwk.SharedLister.
+func (w *upstreamSnapshot) PodGroups() fwk.PodGroupLister { return nil }
+
+// CompositePodGroupStates is of fwk.SharedLister.
+func (w *upstreamSnapshot) CompositePodGroupStates() fwk.CompositePodGroupStateLister { return nil }
+
+// CompositePodGroups is of fwk.SharedLister.
+func (w *upstreamSnapshot) CompositePodGroups() fwk.CompositePodGroupLister { return nil }
 
 type nodeLister struct{ w *upstreamSnapshot }
 
@@ -335,6 +344,12 @@ func (l nodeLister) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, erro
 		out = append(out, l.w.nodes[k])
 	}
 	return out, nil
+}
+
+// HavePodsWithRequiredNonHostScopedAntiAffinityList implements fwk.NodeInfoLister: none, as long as features has
+// EnableInterPodAffinityHostnameFastPath off.
+func (l nodeLister) HavePodsWithRequiredNonHostScopedAntiAffinityList() ([]fwk.NodeInfo, error) {
+	return nil, nil
 }
 
 // Get implements fwk.NodeInfoLister.

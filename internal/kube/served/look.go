@@ -22,7 +22,7 @@ type Discovery interface {
 
 // Server is what an API server has, as of one look. It is not changed. The zero Server has everything.
 type Server struct {
-	// Version is what the server is, such as v1.36.3.
+	// Version is what the server is, such as v1.37.2.
 	Version string
 	// Minor is the minor version of Kubernetes 1 that it behaves like: the one that it emulates, if it does. 0 says that it is not known.
 	Minor int

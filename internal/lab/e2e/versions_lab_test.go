@@ -34,11 +34,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
-// TestVersions runs the roles, each a process of its own, on servers that behave like each version of Kubernetes that they can: 1.37
-// is newer than what the lab is made of.
+// TestVersions runs the roles, each a process of its own, on servers that behave like each version of Kubernetes that is served.
 func TestVersions(t *testing.T) {
 	roles := []string{"scheduler", "binder", "podgrouper", "podgroup", "queue"}
-	for minor := served.Oldest; minor <= 36; minor++ {
+	for minor := served.Oldest; minor <= served.Newest; minor++ {
 		t.Run(served.Minor(minor), func(t *testing.T) {
 			w := newFixture(t, 1, lab.Options{Kubernetes: served.Minor(minor)})
 			w.behavesLike(t, minor)
@@ -186,7 +185,7 @@ func (p *process) complainsOfNothing(t testing.TB) {
 	}
 }
 
-// TestUpgrade: under running roles, an API server that behaves like 1.34 and serves no claims becomes one that is 1.36. They say so, and
+// TestUpgrade: under running roles, an API server that behaves like 1.34 and serves no claims becomes one that is 1.37. They say so, and
 // work with what has come, without a restart.
 func TestUpgrade(t *testing.T) {
 	door := newDoor(t)

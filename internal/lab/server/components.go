@@ -67,7 +67,7 @@ func controllerManagerArgs(p pki, kubeconfig string) []string {
 		"--cluster-signing-cert-file=" + p.path("ca.crt"),
 		"--cluster-signing-key-file=" + p.path("ca.key"),
 		"--service-account-private-key-file=" + p.path("serviceaccount.key"),
-		"--controllers=*,-horizontal-pod-autoscaler-controller,-node-ipam-controller,-service-lb-controller,-node-route-controller",
+		"--controllers=*,-horizontal-pod-autoscaler-controller,-node-ipam-controller",
 		"--kube-api-qps=5000",
 		"--kube-api-burst=10000",
 		"--concurrent-job-syncs=50",

@@ -60,6 +60,8 @@ type Config struct {
 	Kubeconfig string
 	// Kubernetes is the minor version that the servers behave like, such as 1.34; "" for the one that they are.
 	Kubernetes string
+	// FeatureGates are gates of Kubernetes as its servers' flag of that name has them, such as "X=true,Y=false", for all servers; "" for none.
+	FeatureGates string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are appended to the flags of the servers.
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
 	// Programs are the images whose containers run for real, and the entry point of each: a program of this machine by its path.
@@ -98,12 +100,15 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	emulation, err := emulate(version, c.Kubernetes)
+	common, err := emulate(version, c.Kubernetes)
 	if err != nil {
 		return err
 	}
+	if c.FeatureGates != "" {
+		common = append(common, "--feature-gates="+c.FeatureGates)
+	}
 	for _, args := range []*[]string{&c.APIServerArgs, &c.ControllerManagerArgs, &c.SchedulerArgs} {
-		*args = slices.Concat(emulation, *args)
+		*args = slices.Concat(common, *args)
 	}
 	closeLog, err := logTo(filepath.Join(dir, "logs", "servers.log"))
 	if err != nil {

@@ -36,7 +36,7 @@ func stampVersion() (string, error) {
 const oldestEmulated = 3
 
 // emulate returns the flags that have each server behave like another minor version of Kubernetes, such as 1.34, than the one that it is,
-// such as v1.36.3: none for "" or the same.
+// such as v1.37.2: none for "" or the same.
 func emulate(is, like string) ([]string, error) {
 	if like == "" {
 		return nil, nil

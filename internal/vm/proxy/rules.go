@@ -43,10 +43,11 @@ type rule struct {
 	needsPrimary bool
 }
 
-// rules are all methods of the CRI that the proxy knows: those of cri-api 0.36.3. A test holds them against its descriptor.
+// rules are all methods of the CRI that the proxy knows: those of cri-api 0.37.2. A test holds them against its descriptor.
 var rules = map[string]rule{
 	runtimeService + "Version":       {way: toPrimary},
 	runtimeService + "RuntimeConfig": {way: toPrimary},
+	runtimeService + "RestorePod":    {way: toPrimary}, // no other backend can
 
 	runtimeService + "RunPodSandbox":             {way: stateRun},
 	runtimeService + "StopPodSandbox":            {way: toSandbox},
@@ -54,6 +55,7 @@ var rules = map[string]rule{
 	runtimeService + "PodSandboxStatus":          {way: toSandbox},
 	runtimeService + "PodSandboxStats":           {way: toSandbox},
 	runtimeService + "PortForward":               {way: toSandbox},
+	runtimeService + "CheckpointPod":             {way: toSandbox},
 	runtimeService + "UpdatePodSandboxResources": {way: toSandbox},
 	runtimeService + "CreateContainer":           {way: toSandbox},
 

@@ -17,11 +17,13 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
-// features are all that the allocator can do. What a cluster has switched off cannot be written into its objects.
+// features are all that the allocator can do, but for what is alpha in Kubernetes 1.37: pools whose devices have compatibility groups are
+// incomplete to it, devices that skip calls on the node are not given away, and claims with derived attributes are refused. What a cluster
+// has switched off cannot be written into its objects.
 func features() structured.Features {
 	return structured.Features{
-		AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, ListTypeAttributes: true,
-		PartitionableDevices: true, PrioritizedList: true,
+		AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, FractionalCapacityRange: true,
+		ListTypeAttributes: true, PartitionableDevices: true, PrioritizedList: true,
 	}
 }
 
@@ -412,7 +414,7 @@ func (l *claimLedger) consult(p *cluster.Pod, n *cluster.Node, open []int, s sid
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
 		out.verdict.Detail = oneLine(err)
 	case err != nil:
-		out.verdict.Reason, out.verdict.Object, out.verdict.Detail = ReasonClaimBroken, p.Namespace+"/"+objects[0].Name, oneLine(err)
+		out.verdict.Reason, out.verdict.Object, out.verdict.Detail = ReasonClaimBroken, p.Namespace+"/"+objects[0].Name, ofAnyDevice(oneLine(err))
 	case len(out.results) == len(objects):
 		out.verdict = policy.Verdict{}
 	}
@@ -421,6 +423,16 @@ func (l *claimLedger) consult(p *cluster.Pod, n *cluster.Node, open []int, s sid
 
 // oneLine is an error's text as a part of a sentence: compilers draw over several lines.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// ofAnyDevice leaves out of an expression's error on which device it came up: nodes that are alike say the same, and are asked once.
+func ofAnyDevice(text string) string {
+	if before, rest, named := strings.Cut(text, " on device "); named {
+		if _, after, ok := strings.Cut(rest, ": "); ok {
+			return before + ": " + after
+		}
+	}
+	return text
+}
 
 // stillFree says whether devices that were given back can be had again as they were. Of a pool whose devices share
 // something it is enough that nobody has got anything since.
