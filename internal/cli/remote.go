@@ -42,13 +42,13 @@ func (r *remote) flags(c *cobra.Command) {
 	c.Flags().Lookup("ui").DefValue = "" // not what this machine's environment says
 }
 
-// explain asks the role; nil where it gives no answer, and why is said then: the command looks itself.
-func (r *remote) explain(c *cobra.Command, o app.ClientOptions, namespace, name string) *see.Explanation {
+// explain asks the role; with more in the question. Nil where it gives no answer, and why is said then: the command looks itself.
+func (r *remote) explain(c *cobra.Command, o app.ClientOptions, namespace, name string, more string) *see.Explanation {
 	if r.url == "" {
 		return nil
 	}
 	e := &see.Explanation{}
-	err := r.ask(c.Context(), o, "/namespaces/"+url.PathEscape(namespace)+"/gangs/"+url.PathEscape(name)+"?inLine=true", e)
+	err := r.ask(c.Context(), o, "/namespaces/"+url.PathEscape(namespace)+"/gangs/"+url.PathEscape(name)+"?inLine=true"+more, e)
 	if err != nil {
 		fmt.Fprintf(c.ErrOrStderr(), "%v\nlooking at the cluster itself, which is not the scheduler's view:\n", err)
 		return nil

@@ -48,7 +48,7 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"hours": func(h float64) string { return fmt.Sprintf("%.1f", h) },
 	"lines": func(list []string) string { return strings.Join(list, "\n") },
 	"spark": spark,
-	"gap":   func(m *journal.Missing) string { return missing(m) },
+	"gap":   func(m *journal.Missing) string { return m.Text() },
 	"depth": func(n int) string { return fmt.Sprintf("d%d", min(n, 4)) },
 	"amount": func(m map[string]string, resource, none string) string {
 		if x, ok := m[resource]; ok && x != "unlimited" {
@@ -125,7 +125,8 @@ func (a *Answerer) pages(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("GET /job/{namespace}/{name...}", a.show("job", func(q *question, p *page) (err error) {
 		p.Namespace, p.Name, p.Title = q.PathValue("namespace"), q.PathValue("name"), q.PathValue("name")
-		p.Job, err = a.explain(q)
+		p.Since = q.FormValue("since")
+		p.Job, err = a.explain(q, true)
 		p.Proven = q.FormValue("inLine") == "true"
 		return err
 	}))

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/muster-scheduler/muster/internal/journal"
 )
 
 // recordPages serves the pages of the journal and of what-ifs.
@@ -71,25 +69,6 @@ func readForm(r *http.Request) (*Proposal, error) {
 		s.Cycles, err = number("cycles")
 	}
 	return s, err
-}
-
-// missing says what is missing, for people.
-func missing(m *journal.Missing) string {
-	said := map[journal.Why]string{
-		journal.Away: "Nobody kept a journal", journal.Torn: "The last entry before a crash was not written to its end", journal.Damaged: "A file of the journal is damaged",
-		journal.Full: "The disk took no more", journal.Slow: "There were more cycles than could be kept", journal.Behind: "The scheduler was ahead of its reader",
-		journal.Unreadable: "The scheduler said what this version cannot read", journal.SetBack: "The clock was set back", journal.Other: "A cycle could not be decided on again",
-	}[m.Why]
-	if said == "" {
-		said = string(m.Why)
-	}
-	if !m.Since.IsZero() {
-		said += ", since " + m.Since.UTC().Format("Jan 2 15:04:05 UTC")
-	}
-	if m.Count > 0 {
-		said += fmt.Sprintf("; %d are missing", m.Count)
-	}
-	return said + "."
 }
 
 // sparkWidth and sparkHeight are the size of a drawn account.

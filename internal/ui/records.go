@@ -172,6 +172,33 @@ func narrowed(e *journal.Entry, v *viewer, about func(cluster.Key) bool, shares 
 	return &out
 }
 
+// forTimeline is how long the journal is read for a timeline: what is older than could be read by then is not told.
+const forTimeline = 3 * time.Second
+
+// timeline is what the journal has of a gang since ?since=, or since it was made if that is later.
+func (a *Answerer) timeline(q *question, c *see.Cycle, key cluster.Key, shard string) (*see.Timeline, error) {
+	since, err := a.since(q)
+	if err != nil {
+		return nil, err
+	}
+	group, pod := c.Born(key)
+	if group.After(since) {
+		since = group // another gang had that name before
+	}
+	shares := q.viewer.list(groupWork, "queues") == nil
+	ctx, cancel := context.WithTimeout(q.Context(), forTimeline)
+	defer cancel()
+	entries, from, err := a.journal.Latest(ctx, since, mostLast, func(e *journal.Entry) *journal.Entry {
+		return narrowed(e, q.viewer, func(k cluster.Key) bool { return k == key }, shares)
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := journal.Timeline(key, shard, entries)
+	t.From = from.UTC()
+	return t.With(group, pod), nil
+}
+
 // foreign stands for a gang whose name is not told.
 func foreign(queue string) cluster.Key { return cluster.Key{Name: see.Someone(queue)} }
 

@@ -116,6 +116,13 @@ func TestWhoSeesWhatOfThePast(t *testing.T) {
 		{"ruth", "/ledger", 403, "list queues", "reds"},
 		{"ruth", "/ledger?namespace=red", 200, `"queue":"reds"|"hidden":1`, "blues"},
 		{"ada", "/outlook", 404, "", foreign},
+		{"ruth", "/namespaces/red/gangs/redbig?timeline=true", 200, `"timeline":|"what":"gap"|"what":"waits"|"unsure":true|"what":"forecast"|"from":"2026-11-26T10:00:00Z"`, foreign},
+		{"ruth", "/namespaces/red/gangs/redbig", 200, "Explanation", `"timeline"`},
+		{"ruth", "/namespaces/red/gangs/redjob?timeline=true&since=10m", 200, `"what":"room"`, foreign + `|"what":"gap"`},
+		{"bill", "/namespaces/blue/gangs/bluesecret?timeline=true", 200, `"what":"evicted"|"by":"a gang of queue reds"|"reason":"reclaim"`, "redjob|redbig|redvc"},
+		{"ada", "/namespaces/blue/gangs/bluesecret?timeline=true", 200, `"by":"red/pg-redjob`, ""},
+		{"ruth", "/namespaces/red/gangs/redbig?timeline=true&since=soon", 400, `"field":"since"`, ""},
+		{"ruth", "/namespaces/blue/gangs/bluesecret?timeline=true", 403, "get podgroups", foreign + "|timeline"},
 	} {
 		w := get(t, h, c.who, API+c.path)
 		if w.Code != c.code {
@@ -129,7 +136,8 @@ func TestWhoSeesWhatOfThePast(t *testing.T) {
 		has, not  string
 	}{
 		{"ruth", "/decisions?namespace=red", 200, "a gang of queue blues|<strong>red/redbig</strong>|2 of 3 forecasts held|/cycle/" + number + "?namespace=red|Nobody kept a journal", foreign},
-		{"ruth", "/job/red/redbig", 200, `<a href="/decisions?namespace=red&amp;gang=redbig">`, foreign},
+		{"ruth", "/job/red/redbig", 200, `<a href="/decisions?namespace=red&amp;gang=redbig">|<h2>Timeline</h2>|Nobody kept a journal|(or earlier: something is missing before it)|/cycle/` + number + `?namespace=red`, foreign},
+		{"bill", "/job/blue/bluesecret?since=3h", 200, "reclaim for a gang of queue reds|<h2>Timeline</h2>", "redjob|redbig|redvc"},
 		{"ruth", "/cycle/" + number + "?namespace=red", 200, "a gang of queue blues|byte for byte|red/redbig", foreign},
 		{"ada", "/cycle/" + number, 200, "evict blue/bluesecret-|→", ""},
 		{"ruth", "/ledger?namespace=red", 200, "reds|polyline|1 more queues", "blues"},

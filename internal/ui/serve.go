@@ -345,10 +345,13 @@ func (a *Answerer) each(q *question, ask func(*see.Cycle, func(*see.Origin)) (an
 	return out, nil
 }
 
-// gang explains one gang, by a name as see.Cycle.Find takes it: ?inLine=true with the proof that remedies start it at its place.
-func (a *Answerer) gang(q *question) (any, error) { return a.explain(q) }
+// gang explains one gang, by a name as see.Cycle.Find takes it: ?inLine=true with the proof that remedies start it at its place,
+// ?timeline=true with what became of it since ?since=.
+func (a *Answerer) gang(q *question) (any, error) {
+	return a.explain(q, q.FormValue("timeline") == "true")
+}
 
-func (a *Answerer) explain(q *question) (*see.Explanation, error) {
+func (a *Answerer) explain(q *question, timeline bool) (*see.Explanation, error) {
 	ns, name := q.PathValue("namespace"), q.PathValue("name")
 	if ns == "" {
 		return nil, &see.Refusal{Field: "namespace", Rule: "is missing"}
@@ -393,6 +396,11 @@ func (a *Answerer) explain(q *question) (*see.Explanation, error) {
 			return nil, err
 		}
 		a.expect(e, shard, key, s)
+		if timeline && a.journal != nil {
+			if e.Timeline, err = a.timeline(q, c, key, shard); err != nil {
+				return nil, err
+			}
+		}
 		complete(&e.Cycle)
 		return e, nil
 	}
