@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/journal"
+	"github.com/muster-scheduler/muster/internal/monitoring"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -37,6 +38,7 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"seconds": func(s float64) string { return age(int64(s)) },
 	"age":     age,
 	"class":   func(w explain.Word) string { return strings.ReplaceAll(string(w), " ", "-") },
+	"state":   func(s monitoring.State) string { return strings.ReplaceAll(string(s), " ", "-") },
 	"meaning": func(w explain.Word) string { return meanings[w] },
 	"job": func(namespace, name string) string {
 		return "/job/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
@@ -96,6 +98,7 @@ type page struct {
 	Decided                                *DecisionList
 	Replay                                 *Replay
 	Ledger                                 *Ledger
+	Alerts                                 *AlertList
 	Sim                                    *Proposal
 	Outcome                                *see.Consequences
 	Since                                  string
@@ -205,7 +208,8 @@ func signedIn(h http.Handler) http.Handler {
 // begin is a page before anything is known.
 func (a *Answerer) begin(r *http.Request) *page {
 	_, cookie := r.Cookie(cookieName)
-	p := &page{Namespace: r.FormValue("namespace"), Name: r.FormValue("name"), Resource: r.FormValue("resource"), Leave: cookie == nil && !a.local, Kept: a.journal != nil}
+	query := r.URL.Query() // a body is read once it is known whose it is
+	p := &page{Namespace: query.Get("namespace"), Name: query.Get("name"), Resource: query.Get("resource"), Leave: cookie == nil && !a.local, Kept: a.journal != nil}
 	if p.Resource == "" {
 		p.Resource = "gpu"
 	}
@@ -213,7 +217,7 @@ func (a *Answerer) begin(r *http.Request) *page {
 	if p.Namespace != "" {
 		keep = "?namespace=" + url.QueryEscape(p.Namespace)
 	}
-	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}, {Path: "/gpus", Text: "GPUs"}, {Path: "/decisions", Text: "Decisions"}, {Path: "/ledger", Text: "Ledger"}, {Path: "/what-if", Text: "What if"}} {
+	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}, {Path: "/gpus", Text: "GPUs"}, {Path: "/decisions", Text: "Decisions"}, {Path: "/ledger", Text: "Ledger"}, {Path: "/alerts", Text: "Alerts"}, {Path: "/what-if", Text: "What if"}} {
 		l.Here = l.Path == r.URL.Path
 		l.Path += keep
 		p.Nav = append(p.Nav, l)

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // recordPages serves the pages of the journal and of what-ifs.
@@ -24,12 +26,17 @@ func (a *Answerer) recordPages(mux *http.ServeMux) {
 		p.Ledger, err = a.account(q)
 		return err
 	}))
+	mux.HandleFunc("GET /alerts", a.show("alerts", func(q *question, p *page) (err error) {
+		p.Title = "Alerts"
+		p.Alerts, err = a.judged(q)
+		return err
+	}))
 	mux.HandleFunc("GET /what-if", a.show("whatif", func(q *question, p *page) error {
 		p.Title, p.Sim = "What if", &Proposal{}
 		return q.viewer.review.Resource(q.Context(), q.viewer.user, verbSimulate, groupWork, "queues", "")
 	}))
 	mux.HandleFunc("POST /what-if", func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		bounded(w, r, maxForm)
 		a.show("whatif", func(q *question, p *page) (err error) {
 			p.Title = "What if"
 			if p.Sim, err = readForm(q.Request); err != nil {
@@ -43,6 +50,9 @@ func (a *Answerer) recordPages(mux *http.ServeMux) {
 
 // readForm reads the form: a line for each.
 func readForm(r *http.Request) (*Proposal, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, &see.Refusal{Field: "form", Rule: fmt.Sprintf("cannot be read, or is longer than %d bytes: what is longer the command or the API takes", maxForm)}
+	}
 	lines := func(name string) (out []string) {
 		for _, l := range strings.Split(r.PostFormValue(name), "\n") {
 			if l = strings.TrimSpace(l); l != "" {
@@ -62,7 +72,7 @@ func readForm(r *http.Request) (*Proposal, error) {
 		}
 		return n, nil
 	}
-	s := &Proposal{Shard: r.PostFormValue("shard")}
+	s := &Proposal{Shard: r.PostFormValue("shard"), Manifests: r.PostFormValue("manifests"), Namespace: strings.TrimSpace(r.PostFormValue("namespace"))}
 	s.Quota, s.Limit, s.Weight, s.Priority, s.Cordon, s.Delete, s.Like = lines("quota"), lines("limit"), lines("weight"), lines("priority"), lines("cordon"), lines("delete"), strings.TrimSpace(r.PostFormValue("like"))
 	var err error
 	if s.AddNodes, err = number("addNodes"); err == nil {

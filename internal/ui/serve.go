@@ -14,10 +14,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/app/gate"
 	"github.com/muster-scheduler/muster/internal/app/review"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/journal"
+	"github.com/muster-scheduler/muster/internal/monitoring"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -44,8 +46,12 @@ type Answerer struct {
 	local  bool // whoever asks is the one whose machine this is, if he knows the secret
 	secret string
 
-	journal *journal.Journal          // nil: none is kept
-	outlook func(string) *see.Outlook // nil: nothing is forecast
+	schedulerNames []string // whose pods are submitted
+	shardLabel     string
+
+	known   func(time.Time) *monitoring.Known // nil: nothing is known of metrics
+	journal *journal.Journal                  // nil: none is kept
+	outlook func(string) *see.Outlook         // nil: nothing is forecast
 }
 
 // New returns what answers from these cycles to those that the reviewer knows. The log is told of defects, in words that nobody who
@@ -55,7 +61,7 @@ func New(c Cycles, r Reviewer, log logr.Logger, now func() time.Time) *Answerer 
 		now = time.Now
 	}
 	return &Answerer{
-		cycles: c, review: r, log: log, now: now, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
+		cycles: c, review: r, log: log, now: now, shardLabel: keys.NodePoolLabel, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
 		usual: newLine(atOnce, inLineMost, ofOneCaller, 2*time.Second), proofs: newLine(1, inLineMost/4, ofOneCaller/4, 10*time.Second),
 	}
 }
@@ -142,7 +148,11 @@ func (a *Answerer) Handler() http.Handler {
 	mux.HandleFunc("GET "+API+"/cycles/{number}", a.json(a.cycle))
 	mux.HandleFunc("GET "+API+"/ledger", a.json(a.ledger))
 	mux.HandleFunc("GET "+API+"/outlook", a.json(a.outlooks))
-	mux.HandleFunc("POST "+API+"/what-if", a.json(a.simulate))
+	mux.HandleFunc("GET "+API+"/alerts", a.json(a.alerts))
+	mux.HandleFunc("POST "+API+"/what-if", func(w http.ResponseWriter, r *http.Request) {
+		bounded(w, r, maxBody+1)
+		a.json(a.simulate)(w, r)
+	})
 	a.pages(mux)
 	var all http.Handler
 	if a.local {
