@@ -62,8 +62,14 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 			}
 			if e := l.role.explain(c, l.client, ns, args[0], more); e != nil {
 				return form.Emit(c.OutOrStdout(), l.output, e, func() string {
+					if timeline && e.Timeline == nil {
+						fmt.Fprintln(c.ErrOrStderr(), "the role ui keeps no journal: there is no timeline")
+					}
 					return roleText(e, form.WidthOf(c.OutOrStdout())) + e.Timeline.Text()
 				})
+			}
+			if timeline {
+				fmt.Fprintln(c.ErrOrStderr(), "a timeline takes the journal of the role ui: say where it is with --ui")
 			}
 			v, err := l.look(c.Context())
 			var no *Forbidden

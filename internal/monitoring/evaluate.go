@@ -169,7 +169,7 @@ func (k *Known) evaluate(ctx context.Context, e *promql.Engine, a *Alert) (*Verd
 		return nil, err
 	}
 	for _, s := range matrix {
-		if i := instance(a, &s, k.Now); i != nil {
+		if i := answered(a, &s, k.Now); i != nil {
 			v.Instances = append(v.Instances, *i)
 		}
 	}
@@ -185,8 +185,8 @@ func (k *Known) evaluate(ctx context.Context, e *promql.Engine, a *Alert) (*Verd
 	return v, nil
 }
 
-// instance is what a series of a rule's answers comes to; nil for one that is over.
-func instance(a *Alert, s *promql.Series, now time.Time) *Instance {
+// answered is what a series of a rule's answers comes to; nil for one that is over.
+func answered(a *Alert, s *promql.Series, now time.Time) *Instance {
 	at := now.UnixMilli()
 	i := len(s.Floats) - 1
 	if i < 0 || s.Floats[i].T != at {
