@@ -75,7 +75,7 @@ spec: {parallelism: COUNT, template: {spec: {schedulerName: kai-scheduler, conta
 	}{
 		"starts": {strings.NewReplacer("COUNT", "1", "QUEUE", "language", "{nvidia.com/gpu: 1}", "{cpu: 1m}").Replace(job), 0, "team/fresh (queue language): starting; room for 1 of 1 pods"},
 		"waits":  {strings.NewReplacer("COUNT", "16", "QUEUE", "language").Replace(job), 3, "team/fresh (queue language): "},
-		"never":  {strings.NewReplacer("COUNT", "4000", "QUEUE", "language").Replace(job), 4, "team/fresh (queue language): never"},
+		"never":  {strings.NewReplacer("COUNT", "400", "QUEUE", "language").Replace(job), 4, "team/fresh (queue language): never"},
 		"bad":    {strings.NewReplacer("COUNT", "many", "QUEUE", "language").Replace(job), 5, "Job team/fresh: "},
 		"other":  {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n", 5, "is of a kind that is not simulated"},
 	} {

@@ -81,7 +81,7 @@ func TestLatest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer j.Close()
+	defer func() { _ = j.Close() }()
 	for i := range 12 { // a file an hour
 		if _, err := j.Append(&Entry{At: at.Add(time.Duration(i) * 30 * time.Minute), Kind: Use}, nil); err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ func Evaluate(ctx context.Context, k *Known) ([]Verdict, error) {
 	e := promql.NewEngine(promql.EngineOpts{
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Reg: prometheus.NewRegistry(), MaxSamples: maxSamples, Timeout: evaluateWithin, Parser: parser.NewParser(parser.Options{}),
 	})
-	defer e.Close()
+	defer func() { _ = e.Close() }() // there is nothing to lose
 	var out []Verdict
 	for _, g := range Alerts() {
 		for _, a := range g.Alerts {

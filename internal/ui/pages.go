@@ -51,6 +51,7 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"lines": func(list []string) string { return strings.Join(list, "\n") },
 	"spark": spark,
 	"gap":   func(m *journal.Missing) string { return m.Text() },
+	"inc":   func(n int) int { return n + 1 },
 	"depth": func(n int) string { return fmt.Sprintf("d%d", min(n, 4)) },
 	"amount": func(m map[string]string, resource, none string) string {
 		if x, ok := m[resource]; ok && x != "unlimited" {
@@ -97,6 +98,7 @@ type page struct {
 	Away                                   []string // shards that give no answer, and why
 	Decided                                *DecisionList
 	Replay                                 *Replay
+	Step                                   int // of it; 0: all
 	Ledger                                 *Ledger
 	Alerts                                 *AlertList
 	Sim                                    *Proposal

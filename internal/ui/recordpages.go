@@ -18,8 +18,10 @@ func (a *Answerer) recordPages(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("GET /cycle/{number}", a.show("cycle", func(q *question, p *page) (err error) {
 		p.Title = "Cycle " + q.PathValue("number")
-		p.Replay, err = a.replayed(q)
-		return err
+		if p.Replay, err = a.replayed(q); err != nil {
+			return err
+		}
+		return p.step(q.FormValue("step"))
 	}))
 	mux.HandleFunc("GET /ledger", a.show("ledger", func(q *question, p *page) (err error) {
 		p.Title, p.Since = "Ledger", q.FormValue("since")
@@ -46,6 +48,30 @@ func (a *Answerer) recordPages(mux *http.ServeMux) {
 			return err
 		})(w, r)
 	})
+}
+
+// step has the page show one step of a cycle, from 1 on; "" for all.
+func (p *page) step(text string) error {
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > len(p.Replay.Steps) {
+		return &see.Refusal{Field: "step", Rule: fmt.Sprintf("is %.40q; it must be 1 to %d", text, len(p.Replay.Steps))}
+	}
+	p.Step, p.Title = n, fmt.Sprintf("%s, step %d of %d", p.Title, n, len(p.Replay.Steps))
+	return nil
+}
+
+// Before is the step before the one that is shown; 0 for none.
+func (p *page) Before() int { return max(p.Step-1, 0) }
+
+// After is the step after the one that is shown; 0 for none.
+func (p *page) After() int {
+	if p.Step >= len(p.Replay.Steps) {
+		return 0
+	}
+	return p.Step + 1
 }
 
 // readForm reads the form: a line for each.

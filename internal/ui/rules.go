@@ -208,7 +208,9 @@ func (a *Answerer) judged(q *question) (*AlertList, error) {
 		known = a.known(now)
 	}
 	if a.journal != nil {
-		if err := disrupted(q.Context(), a.journal, known); err != nil {
+		ctx, cancel := context.WithTimeout(q.Context(), a.reading)
+		defer cancel()
+		if err := disrupted(ctx, a.journal, known); err != nil {
 			return nil, err
 		}
 	}
@@ -229,10 +231,8 @@ func (a *Answerer) judged(q *question) (*AlertList, error) {
 	return out, nil
 }
 
-// disrupted adds what the journal says of GPUs that were evicted and placed.
+// disrupted adds what the journal says of GPUs that were evicted and placed, as far back as it can be read before ctx ends.
 func disrupted(ctx context.Context, j *journal.Journal, known *monitoring.Known) error {
-	ctx, cancel := context.WithTimeout(ctx, forTimeline)
-	defer cancel()
 	doubt := ""
 	entries, from, err := j.Latest(ctx, known.Now.Add(-ruleMemory), mostLast, func(e *journal.Entry) *journal.Entry {
 		if e.Kind == journal.Gap {

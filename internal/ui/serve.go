@@ -50,6 +50,7 @@ type Answerer struct {
 	shardLabel     string
 
 	known   func(time.Time) *monitoring.Known // nil: nothing is known of metrics
+	reading time.Duration                     // for how long a journal is read for a page
 	journal *journal.Journal                  // nil: none is kept
 	outlook func(string) *see.Outlook         // nil: nothing is forecast
 }
@@ -61,7 +62,7 @@ func New(c Cycles, r Reviewer, log logr.Logger, now func() time.Time) *Answerer 
 		now = time.Now
 	}
 	return &Answerer{
-		cycles: c, review: r, log: log, now: now, shardLabel: keys.NodePoolLabel, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
+		cycles: c, review: r, log: log, now: now, shardLabel: keys.NodePoolLabel, reading: forTimeline, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
 		usual: newLine(atOnce, inLineMost, ofOneCaller, 2*time.Second), proofs: newLine(1, inLineMost/4, ofOneCaller/4, 10*time.Second),
 	}
 }
