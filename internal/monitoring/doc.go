@@ -5,9 +5,6 @@
 // the same rules as the object that the Prometheus operator takes. Every metric that they name is in docs/operations/metrics.md,
 // which is checked against what the roles register.
 //
-// Evaluate says of the alerts what somebody can say who is no Prometheus server and knows some of the metrics (the role ui): the same expressions, by Prometheus' own engine, which the history of usage
-// has in the program already. A rule that takes what is not known is not evaluated, and never said to be quiet.
-//
-// It asks nobody and draws nothing; package monitoringtest does, for the test that asks every panel's queries of a real
+// It asks nobody and draws nothing; package judge evaluates the rules without a Prometheus server, and package monitoringtest asks and draws, for the test that asks every panel's queries of a real
 // Prometheus server that scrapes a running lab.
 package monitoring

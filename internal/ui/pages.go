@@ -15,7 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/journal"
-	"github.com/muster-scheduler/muster/internal/monitoring"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -38,7 +38,7 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"seconds": func(s float64) string { return age(int64(s)) },
 	"age":     age,
 	"class":   func(w explain.Word) string { return strings.ReplaceAll(string(w), " ", "-") },
-	"state":   func(s monitoring.State) string { return strings.ReplaceAll(string(s), " ", "-") },
+	"state":   func(s judge.State) string { return strings.ReplaceAll(string(s), " ", "-") },
 	"meaning": func(w explain.Word) string { return meanings[w] },
 	"job": func(namespace, name string) string {
 		return "/job/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)

@@ -23,7 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/journal"
-	"github.com/muster-scheduler/muster/internal/monitoring"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/see"
@@ -228,9 +228,9 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	known := f.Known(noon)
-	states := func() map[string]monitoring.Verdict {
-		out := map[string]monitoring.Verdict{}
-		list, err := monitoring.Evaluate(t.Context(), known)
+	states := func() map[string]judge.Verdict {
+		out := map[string]judge.Verdict{}
+		list, err := judge.Evaluate(t.Context(), known)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,24 +239,24 @@ func TestAlerts(t *testing.T) {
 		}
 		return out
 	}
-	if v := states()["MusterQueueStarving"]; v.State != monitoring.Firing || len(v.Instances) != 1 || v.Instances[0].Summary != "Queue reds lacks 4 GPUs of its share, and has gangs that wait." {
+	if v := states()["MusterQueueStarving"]; v.State != judge.Firing || len(v.Instances) != 1 || v.Instances[0].Summary != "Queue reds lacks 4 GPUs of its share, and has gangs that wait." {
 		t.Errorf("%+v", v)
 	}
-	if v := states()["MusterNodesOvercommitted"]; v.State != monitoring.NotEvaluated || !strings.Contains(v.Why, "no news comes from the scheduler") {
+	if v := states()["MusterNodesOvercommitted"]; v.State != judge.NotEvaluated || !strings.Contains(v.Why, "no news comes from the scheduler") {
 		t.Errorf("unheard: %+v", v)
 	}
 	clear(known.Doubt)
-	if v := states()["MusterNodesOvercommitted"]; v.State != monitoring.Quiet || !v.From.Equal(noon.Add(-40*time.Minute)) {
+	if v := states()["MusterNodesOvercommitted"]; v.State != judge.Quiet || !v.From.Equal(noon.Add(-40*time.Minute)) {
 		t.Errorf("%+v", v)
 	}
 	h := answerer(still{"": c}, usual()).Judging(f.Known).Handler()
 	check(t, "JSON", get(t, h, "ada", API+"/alerts").Body.String(), `"state":"firing"|Queue reds lacks 4 GPUs|"evaluated":1`, `"state":"quiet"|bluesecret|redbig`)
 	check(t, "the page", get(t, h, "ada", "/alerts").Body.String(), `<span class="word firing">firing</span>|Queue reds lacks 4 GPUs|1 of 21 rules`, "bluesecret|redbig")
 
-	var points []monitoring.Point
+	var points []judge.Point
 	for i := range 3000 { // a value each six seconds: of a minute two are kept, of time two hours
 		at := noon.Add(time.Duration(i) * 6 * time.Second)
-		points = append(points, monitoring.Point{At: at, Value: float64(i)})
+		points = append(points, judge.Point{At: at, Value: float64(i)})
 		forget(&points, at)
 	}
 	if n := len(points); n < 240 || n > 244 {

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/journal"
-	"github.com/muster-scheduler/muster/internal/monitoring"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -39,7 +39,7 @@ type gauges struct {
 	mu     sync.Mutex
 	from   time.Time // of the first cycle
 	latest time.Time
-	tracks map[track]*[]monitoring.Point
+	tracks map[track]*[]judge.Point
 	full   bool // series were left out
 }
 
@@ -90,7 +90,7 @@ func (g *gauges) take(run *explain.Run, now time.Time) {
 		return // the clock was set back; the next one counts from where this is made up for
 	}
 	if g.latest = now; g.tracks == nil {
-		g.tracks, g.from = map[track]*[]monitoring.Point{}, now
+		g.tracks, g.from = map[track]*[]judge.Point{}, now
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(values), func(a, b track) int { return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.metric, b.metric)) }) {
 		points := g.tracks[k]
@@ -99,18 +99,18 @@ func (g *gauges) take(run *explain.Run, now time.Time) {
 				g.full = true
 				continue
 			}
-			points = &[]monitoring.Point{}
+			points = &[]judge.Point{}
 			g.tracks[k] = points
 		}
 		if n := len(*points); n == 0 || (*points)[n-1].Value != values[k] {
-			*points = append(*points, monitoring.Point{At: now, Value: values[k]})
+			*points = append(*points, judge.Point{At: now, Value: values[k]})
 		}
 		forget(points, now)
 	}
 	for k, points := range g.tracks { // order: each on its own
 		if _, there := values[k]; !there {
 			if n := len(*points); (*points)[n-1].Value != 0 {
-				*points = append(*points, monitoring.Point{At: now}) // the queue has gone
+				*points = append(*points, judge.Point{At: now}) // the queue has gone
 			}
 			if forget(points, now); len(*points) == 1 && now.Sub((*points)[0].At) > ruleMemory {
 				delete(g.tracks, k)
@@ -120,7 +120,7 @@ func (g *gauges) take(run *explain.Run, now time.Time) {
 }
 
 // forget drops the points that held no more when what is kept begins, and keeps of a minute its first value and its last.
-func forget(points *[]monitoring.Point, now time.Time) {
+func forget(points *[]judge.Point, now time.Time) {
 	list := *points
 	for len(list) > 1 && now.Sub(list[1].At) > ruleMemory {
 		list = list[1:]
@@ -133,8 +133,8 @@ func forget(points *[]monitoring.Point, now time.Time) {
 }
 
 // Known is what the cycles of all shards say of metrics.
-func (f *Following) Known(now time.Time) *monitoring.Known {
-	out := &monitoring.Known{Now: now, From: map[string]time.Time{}, Doubt: map[string]string{}}
+func (f *Following) Known(now time.Time) *judge.Known {
+	out := &judge.Known{Now: now, From: map[string]time.Time{}, Doubt: map[string]string{}}
 	f.mu.Lock()
 	shards := slices.Collect(maps.Values(f.shards))
 	f.mu.Unlock()
@@ -166,11 +166,11 @@ func (f *Following) Known(now time.Time) *monitoring.Known {
 }
 
 // tell adds what is known, and says since when.
-func (g *gauges) tell(shard string, out *monitoring.Known) (from time.Time, full bool) {
+func (g *gauges) tell(shard string, out *judge.Known) (from time.Time, full bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for k, points := range g.tracks { // order: the engine's own
-		s := monitoring.Series{Metric: k.metric, Labels: map[string]string{"job": "scheduler", "shard": shard}, Points: slices.Clone(*points)}
+		s := judge.Series{Metric: k.metric, Labels: map[string]string{"job": "scheduler", "shard": shard}, Points: slices.Clone(*points)}
 		if k.metric != metricOverfull {
 			s.Labels["queue_name"] = k.queue
 		}
@@ -180,7 +180,7 @@ func (g *gauges) tell(shard string, out *monitoring.Known) (from time.Time, full
 }
 
 // Judging has the Answerer evaluate the rules of monitoring on what is known; nil: none is. It returns the Answerer.
-func (a *Answerer) Judging(known func(now time.Time) *monitoring.Known) *Answerer {
+func (a *Answerer) Judging(known func(now time.Time) *judge.Known) *Answerer {
 	a.known = known
 	return a
 }
@@ -191,8 +191,8 @@ type AlertList struct {
 	Kind       string    `json:"kind"` // AlertList
 	At         time.Time `json:"at"`
 	// Evaluated are how many of Items are evaluated here.
-	Evaluated int                  `json:"evaluated"`
-	Items     []monitoring.Verdict `json:"items"`
+	Evaluated int             `json:"evaluated"`
+	Items     []judge.Verdict `json:"items"`
 }
 
 // alerts evaluates the rules, for those who may list queues: they are about all of them.
@@ -203,7 +203,7 @@ func (a *Answerer) judged(q *question) (*AlertList, error) {
 		return nil, reviewed(err)
 	}
 	now := a.now()
-	known := &monitoring.Known{Now: now, From: map[string]time.Time{}}
+	known := &judge.Known{Now: now, From: map[string]time.Time{}}
 	if a.known != nil {
 		known = a.known(now)
 	}
@@ -214,17 +214,17 @@ func (a *Answerer) judged(q *question) (*AlertList, error) {
 			return nil, err
 		}
 	}
-	items, err := monitoring.Evaluate(q.Context(), known)
+	items, err := judge.Evaluate(q.Context(), known)
 	if err != nil {
 		return nil, err
 	}
-	order := []monitoring.State{monitoring.Firing, monitoring.Pending, monitoring.Quiet, monitoring.NotEvaluated}
-	slices.SortStableFunc(items, func(a, b monitoring.Verdict) int {
+	order := []judge.State{judge.Firing, judge.Pending, judge.Quiet, judge.NotEvaluated}
+	slices.SortStableFunc(items, func(a, b judge.Verdict) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
 	out := &AlertList{APIVersion: see.APIVersion, Kind: "AlertList", At: now.UTC(), Items: items}
 	for i := range items {
-		if items[i].State != monitoring.NotEvaluated {
+		if items[i].State != judge.NotEvaluated {
 			out.Evaluated++
 		}
 	}
@@ -232,7 +232,7 @@ func (a *Answerer) judged(q *question) (*AlertList, error) {
 }
 
 // disrupted adds what the journal says of GPUs that were evicted and placed, as far back as it can be read before ctx ends.
-func disrupted(ctx context.Context, j *journal.Journal, known *monitoring.Known) error {
+func disrupted(ctx context.Context, j *journal.Journal, known *judge.Known) error {
 	doubt := ""
 	entries, from, err := j.Latest(ctx, known.Now.Add(-ruleMemory), mostLast, func(e *journal.Entry) *journal.Entry {
 		if e.Kind == journal.Gap {
@@ -246,8 +246,8 @@ func disrupted(ctx context.Context, j *journal.Journal, known *monitoring.Known)
 	if err != nil {
 		return err
 	}
-	evicted := monitoring.Series{Metric: metricDisrupted, Labels: map[string]string{"job": "scheduler", "fate": "evicted"}, Points: []monitoring.Point{{At: from}}}
-	placed := monitoring.Series{Metric: metricDisrupted, Labels: map[string]string{"job": "scheduler", "fate": "placed"}, Points: []monitoring.Point{{At: from}}}
+	evicted := judge.Series{Metric: metricDisrupted, Labels: map[string]string{"job": "scheduler", "fate": "evicted"}, Points: []judge.Point{{At: from}}}
+	placed := judge.Series{Metric: metricDisrupted, Labels: map[string]string{"job": "scheduler", "fate": "placed"}, Points: []judge.Point{{At: from}}}
 	var out, in float64
 	for _, e := range entries {
 		if e.Missing != nil {
@@ -259,8 +259,8 @@ func disrupted(ctx context.Context, j *journal.Journal, known *monitoring.Known)
 				in += float64(c.Placed) / gpu
 			}
 		}
-		evicted.Points = append(evicted.Points, monitoring.Point{At: e.At, Value: out})
-		placed.Points = append(placed.Points, monitoring.Point{At: e.At, Value: in})
+		evicted.Points = append(evicted.Points, judge.Point{At: e.At, Value: out})
+		placed.Points = append(placed.Points, judge.Point{At: e.At, Value: in})
 	}
 	known.Series = append(known.Series, evicted, placed)
 	known.From[metricDisrupted] = from

@@ -19,7 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app/review"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/journal"
-	"github.com/muster-scheduler/muster/internal/monitoring"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -49,10 +49,10 @@ type Answerer struct {
 	schedulerNames []string // whose pods are submitted
 	shardLabel     string
 
-	known   func(time.Time) *monitoring.Known // nil: nothing is known of metrics
-	reading time.Duration                     // for how long a journal is read for a page
-	journal *journal.Journal                  // nil: none is kept
-	outlook func(string) *see.Outlook         // nil: nothing is forecast
+	known   func(time.Time) *judge.Known // nil: nothing is known of metrics
+	reading time.Duration                // for how long a journal is read for a page
+	journal *journal.Journal             // nil: none is kept
+	outlook func(string) *see.Outlook    // nil: nothing is forecast
 }
 
 // New returns what answers from these cycles to those that the reviewer knows. The log is told of defects, in words that nobody who

@@ -1,4 +1,4 @@
-package monitoring
+package judge
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/muster-scheduler/muster/internal/monitoring"
 )
 
 // Point is the value of a series from a moment on, until its next point.
@@ -61,9 +63,9 @@ const (
 
 // Verdict is a rule and what there is to say of it. Field names are stable.
 type Verdict struct {
-	Name     string   `json:"name"`
-	Severity Severity `json:"severity"`
-	State    State    `json:"state"`
+	Name     string              `json:"name"`
+	Severity monitoring.Severity `json:"severity"`
+	State    State               `json:"state"`
 	// For is how long its expression has to have an answer, in Prometheus's notation, and Expr the expression.
 	For  string `json:"for"`
 	Expr string `json:"expr"`
@@ -99,7 +101,7 @@ func Evaluate(ctx context.Context, k *Known) ([]Verdict, error) {
 	})
 	defer func() { _ = e.Close() }() // there is nothing to lose
 	var out []Verdict
-	for _, g := range Alerts() {
+	for _, g := range monitoring.Alerts() {
 		for _, a := range g.Alerts {
 			v, err := k.evaluate(ctx, e, &a)
 			if err != nil {
@@ -128,7 +130,7 @@ func metrics(expr string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-func (k *Known) evaluate(ctx context.Context, e *promql.Engine, a *Alert) (*Verdict, error) {
+func (k *Known) evaluate(ctx context.Context, e *promql.Engine, a *monitoring.Alert) (*Verdict, error) {
 	v := &Verdict{Name: a.Name, Severity: a.Severity, State: NotEvaluated, For: a.For, Expr: a.Expr, Action: a.Action}
 	names, err := metrics(a.Expr)
 	if err != nil {
@@ -186,7 +188,7 @@ func (k *Known) evaluate(ctx context.Context, e *promql.Engine, a *Alert) (*Verd
 }
 
 // answered is what a series of a rule's answers comes to; nil for one that is over.
-func answered(a *Alert, s *promql.Series, now time.Time) *Instance {
+func answered(a *monitoring.Alert, s *promql.Series, now time.Time) *Instance {
 	at := now.UnixMilli()
 	i := len(s.Floats) - 1
 	if i < 0 || s.Floats[i].T != at {

@@ -1,4 +1,4 @@
-package monitoring
+package monitoring_test
 
 import (
 	"maps"
@@ -8,13 +8,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/muster-scheduler/muster/internal/monitoring"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 )
 
 // read makes a series of promtool's notation: a value each minute, from the beginning of Unix time on.
-func read(t *testing.T, name, values string) Series {
+func read(t *testing.T, name, values string) judge.Series {
 	t.Helper()
 	metric, rest, _ := strings.Cut(name, "{")
-	s := Series{Metric: metric, Labels: map[string]string{}}
+	s := judge.Series{Metric: metric, Labels: map[string]string{}}
 	for _, m := range regexp.MustCompile(`(\w+)="([^"]*)"`).FindAllStringSubmatch(rest, -1) {
 		s.Labels[m[1]] = m[2]
 	}
@@ -32,7 +35,7 @@ func read(t *testing.T, name, values string) Series {
 			by = "0"
 		}
 		for i := range int(number(times)) + 1 {
-			s.Points = append(s.Points, Point{time.Unix(60*int64(len(s.Points)), 0), number(from) + float64(i)*number(by)})
+			s.Points = append(s.Points, judge.Point{At: time.Unix(60*int64(len(s.Points)), 0), Value: number(from) + float64(i)*number(by)})
 		}
 	}
 	return s
@@ -41,22 +44,22 @@ func read(t *testing.T, name, values string) Series {
 // TestEvaluate: in each story the rules fire that promtool says fire, and no others.
 func TestEvaluate(t *testing.T) {
 	t.Parallel()
-	for name, story := range stories() {
+	for name, story := range monitoring.Stories() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := healthy()
-			k := &Known{Now: time.Unix(7200, 0), From: map[string]time.Time{}}
+			all := monitoring.Healthy()
+			k := &judge.Known{Now: time.Unix(7200, 0), From: map[string]time.Time{}}
 			for series := range all { // order: a map
 				metric, _, _ := strings.Cut(series, "{")
 				k.From[metric] = time.Unix(0, 0)
 			}
-			maps.Copy(all, story.breaks)
+			maps.Copy(all, story.Breaks)
 			for series, values := range all { // order: the engine's own
 				if values != "" {
 					k.Series = append(k.Series, read(t, series, values))
 				}
 			}
-			verdicts, err := Evaluate(t.Context(), k)
+			verdicts, err := judge.Evaluate(t.Context(), k)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,17 +67,17 @@ func TestEvaluate(t *testing.T) {
 			for i := range verdicts {
 				v := &verdicts[i]
 				switch {
-				case v.State == Firing:
+				case v.State == judge.Firing:
 					fires = append(fires, v.Name)
 					if len(v.Instances) == 0 || strings.Contains(v.Instances[0].Summary, "{{") {
 						t.Errorf("%s: %+v", v.Name, v.Instances)
 					}
-				case v.State != Quiet:
+				case v.State != judge.Quiet:
 					t.Errorf("%s is %s: %s", v.Name, v.State, v.Why)
 				}
 			}
-			if !slices.Equal(fires, story.fires) {
-				t.Errorf("%v fire, want %v", fires, story.fires)
+			if !slices.Equal(fires, story.Fires) {
+				t.Errorf("%v fire, want %v", fires, story.Fires)
 			}
 		})
 	}
@@ -84,17 +87,17 @@ func TestEvaluate(t *testing.T) {
 func TestNoFalseGreen(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
-	verdict := func(k *Known, name string) Verdict {
+	verdict := func(k *judge.Known, name string) judge.Verdict {
 		t.Helper()
-		list, err := Evaluate(t.Context(), k)
+		list, err := judge.Evaluate(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := slices.IndexFunc(list, func(v Verdict) bool { return v.Name == name }); n >= 0 {
+		if n := slices.IndexFunc(list, func(v judge.Verdict) bool { return v.Name == name }); n >= 0 {
 			return list[n]
 		}
 		t.Fatalf("no rule %s", name)
-		return Verdict{}
+		return judge.Verdict{}
 	}
 	const nodes = "MusterNodesOvercommitted"
 	for name, c := range map[string]struct {
@@ -102,18 +105,18 @@ func TestNoFalseGreen(t *testing.T) {
 		doubt string
 		since time.Duration
 		value float64
-		want  State
+		want  judge.State
 		why   string
 	}{
-		"unknown":          {false, "", time.Hour, 0, NotEvaluated, "it takes muster_overcommitted_nodes, which only a Prometheus server knows"},
-		"quiet":            {true, "", time.Hour, 0, Quiet, ""},
-		"doubt":            {true, "nobody is heard", time.Hour, 0, NotEvaluated, "nobody is heard"},
-		"firing":           {true, "", time.Hour, 3, Firing, ""},
-		"firing, in doubt": {true, "nobody is heard", time.Hour, 3, Firing, "nobody is heard"},
-		"pending":          {true, "", 5 * time.Minute, 3, Pending, ""},
+		"unknown":          {false, "", time.Hour, 0, judge.NotEvaluated, "it takes muster_overcommitted_nodes, which only a Prometheus server knows"},
+		"quiet":            {true, "", time.Hour, 0, judge.Quiet, ""},
+		"doubt":            {true, "nobody is heard", time.Hour, 0, judge.NotEvaluated, "nobody is heard"},
+		"firing":           {true, "", time.Hour, 3, judge.Firing, ""},
+		"firing, in doubt": {true, "nobody is heard", time.Hour, 3, judge.Firing, "nobody is heard"},
+		"pending":          {true, "", 5 * time.Minute, 3, judge.Pending, ""},
 	} {
-		k := &Known{Now: now, From: map[string]time.Time{}, Doubt: map[string]string{"muster_overcommitted_nodes": c.doubt}}
-		k.Series = []Series{{Metric: "muster_overcommitted_nodes", Points: []Point{{now.Add(-c.since), c.value}}}}
+		k := &judge.Known{Now: now, From: map[string]time.Time{}, Doubt: map[string]string{"muster_overcommitted_nodes": c.doubt}}
+		k.Series = []judge.Series{{Metric: "muster_overcommitted_nodes", Points: []judge.Point{{At: now.Add(-c.since), Value: c.value}}}}
 		if c.from {
 			k.From["muster_overcommitted_nodes"] = now.Add(-c.since)
 		}
@@ -125,7 +128,7 @@ func TestNoFalseGreen(t *testing.T) {
 			t.Errorf("%s: %+v", name, v.Instances[0])
 		}
 	}
-	if v := verdict(&Known{Now: now}, "MusterSchedulerAbsent"); v.State != NotEvaluated {
+	if v := verdict(&judge.Known{Now: now}, "MusterSchedulerAbsent"); v.State != judge.NotEvaluated {
 		t.Errorf("that nothing is known is no absence: %+v", v)
 	}
 }
