@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,12 +55,16 @@ func command() *cobra.Command {
 	return root
 }
 
-// called is the command line for a program of that path: one of Volcano's by its name, else muster.
+// called is the command line for a program of that path: one of Volcano's by its name, else muster, which calls itself `kubectl muster` where it is kubectl's plugin.
 func called(argv0 string) *cobra.Command {
 	if c := vcctl.Named(filepath.Base(argv0), vcctl.Options{Version: version}); c != nil {
 		return c
 	}
-	return command()
+	c := command()
+	if base, _, _ := strings.Cut(filepath.Base(argv0), "."); base == "kubectl-muster" {
+		c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl muster"}
+	}
+	return c
 }
 
 func main() {

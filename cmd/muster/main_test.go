@@ -34,6 +34,11 @@ func TestCalled(t *testing.T) {
 			t.Errorf("%q is %s, want %s", argv0, got, want)
 		}
 	}
+	for argv0, want := range map[string]string{"/usr/local/bin/kubectl-muster": "kubectl muster explain", "kubectl-muster.exe": "kubectl muster explain", "muster": "muster explain", "kubectl-musters": "muster explain"} {
+		if c, _, err := called(argv0).Find([]string{"explain"}); err != nil || c.CommandPath() != want {
+			t.Errorf("%q is %q, %v", argv0, c.CommandPath(), err)
+		}
+	}
 	c, _, err := command().Find([]string{"vcctl", "job", "run"})
 	if err != nil || c.CommandPath() != "muster vcctl job run" {
 		t.Errorf("muster vcctl job run is %v, %v", c.CommandPath(), err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ func newExplain(d Deps) *cobra.Command {
 // explainOne is one of the commands that explain, each by names of its own.
 func explainOne(d Deps, use, short, long string, what func(*view, context.Context, string, string) (*answer, error)) *cobra.Command {
 	l := &looker{deps: d}
-	var namespace string
+	var namespace, since string
+	var timeline bool
 	c := &cobra.Command{
 		Use: use, Long: long, Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: l.complete(&namespace),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -51,10 +53,23 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 			if err := form.Check(l.output); err != nil {
 				return err
 			}
-			if e := l.role.explain(c, l.client, ns, args[0]); e != nil {
+			more := ""
+			if timeline || l.output != "table" { // programs have it at no further question
+				more = "&timeline=true"
+				if since != "" {
+					more += "&since=" + url.QueryEscape(since)
+				}
+			}
+			if e := l.role.explain(c, l.client, ns, args[0], more); e != nil {
 				return form.Emit(c.OutOrStdout(), l.output, e, func() string {
-					return roleText(e, form.WidthOf(c.OutOrStdout()))
+					if timeline && e.Timeline == nil {
+						fmt.Fprintln(c.ErrOrStderr(), "the role ui keeps no journal: there is no timeline")
+					}
+					return roleText(e, form.WidthOf(c.OutOrStdout())) + e.Timeline.Text()
 				})
+			}
+			if timeline {
+				fmt.Fprintln(c.ErrOrStderr(), "a timeline takes the journal of the role ui: say where it is with --ui")
 			}
 			v, err := l.look(c.Context())
 			var no *Forbidden
@@ -74,6 +89,8 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 	l.flags(c)
 	l.role.flags(c)
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
+	c.Flags().BoolVar(&timeline, "timeline", false, "also print what became of it, from the journal of the role ui (--ui); with -o json or yaml it always is")
+	c.Flags().StringVar(&since, "since", "", "how far back the timeline goes, such as 36h or 3d; empty: a day")
 	return c
 }
 

@@ -46,10 +46,10 @@ type Deps struct {
 	SchedulerFlags []string
 }
 
-// New returns the commands that look at a cluster: status, queue, gang, explain, what-if, decisions, ui; and render and version, which look at none.
+// New returns the commands that look at a cluster: status, queue, gang, explain, what-if, decisions, ui, mcp; and render and version, which look at none.
 // They read, and write nothing.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d), newWhatIf(d), newDecisions(d), newUI(d), newRender(d), newVersion(d)}
+	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d), newWhatIf(d), newDecisions(d), newUI(d), newMCP(d), newRender(d), newVersion(d)}
 }
 
 // looker makes one look at a cluster, as its flags say.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,13 +43,13 @@ func (r *remote) flags(c *cobra.Command) {
 	c.Flags().Lookup("ui").DefValue = "" // not what this machine's environment says
 }
 
-// explain asks the role; nil where it gives no answer, and why is said then: the command looks itself.
-func (r *remote) explain(c *cobra.Command, o app.ClientOptions, namespace, name string) *see.Explanation {
+// explain asks the role; with more in the question. Nil where it gives no answer, and why is said then: the command looks itself.
+func (r *remote) explain(c *cobra.Command, o app.ClientOptions, namespace, name string, more string) *see.Explanation {
 	if r.url == "" {
 		return nil
 	}
 	e := &see.Explanation{}
-	err := r.ask(c.Context(), o, "/namespaces/"+url.PathEscape(namespace)+"/gangs/"+url.PathEscape(name)+"?inLine=true", e)
+	err := r.ask(c.Context(), o, "/namespaces/"+url.PathEscape(namespace)+"/gangs/"+url.PathEscape(name)+"?inLine=true"+more, e)
 	if err != nil {
 		fmt.Fprintf(c.ErrOrStderr(), "%v\nlooking at the cluster itself, which is not the scheduler's view:\n", err)
 		return nil
@@ -58,22 +59,41 @@ func (r *remote) explain(c *cobra.Command, o app.ClientOptions, namespace, name 
 
 // ask gets what is at a path of the role's API, as the kubeconfig's user.
 func (r *remote) ask(ctx context.Context, o app.ClientOptions, path string, into any) error {
+	text, code, err := r.fetch(ctx, o, path, nil)
+	if err != nil {
+		return err
+	}
+	if code != http.StatusOK {
+		var no ui.Refused
+		if json.Unmarshal(text, &no) != nil || no.Message == "" {
+			return fmt.Errorf("the role ui at %s answers %d %s", r.url, code, http.StatusText(code))
+		}
+		return errors.New("the role ui says: " + no.Message)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("read what the role ui answers: %w", err)
+	}
+	return nil
+}
+
+// fetch gets what is at a path of the role's API, as the kubeconfig's user, or has it answer a body of JSON; with the status of the answer.
+func (r *remote) fetch(ctx context.Context, o app.ClientOptions, path string, body []byte) (text []byte, code int, err error) {
 	u, err := url.Parse(r.url)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("--ui: %.200q is no address that begins with https://", r.url)
+		return nil, 0, fmt.Errorf("--ui: %.200q is no address that begins with https://", r.url)
 	}
 	config, err := app.RESTConfig(o)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if r.ca != "" {
 		text, err := os.ReadFile(r.ca)
 		if err != nil {
-			return fmt.Errorf("--ui-certificate-authority: %w", err)
+			return nil, 0, fmt.Errorf("--ui-certificate-authority: %w", err)
 		}
 		if trust.RootCAs = x509.NewCertPool(); !trust.RootCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("--ui-certificate-authority: there is no certificate in %s", r.ca)
+			return nil, 0, fmt.Errorf("--ui-certificate-authority: there is no certificate in %s", r.ca)
 		}
 	}
 	if r.print != "" {
@@ -84,35 +104,30 @@ func (r *remote) ask(ctx context.Context, o app.ClientOptions, path string, into
 	config.Impersonate = rest.ImpersonationConfig{} // the role knows tokens alone
 	as, err := rest.HTTPWrappersForConfig(config, plain)
 	if err != nil {
-		return fmt.Errorf("ask the role ui: %w", err)
+		return nil, 0, fmt.Errorf("ask the role ui: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, roleWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.url, "/")+ui.API+path, nil)
-	if err != nil {
-		return fmt.Errorf("ask the role ui: %w", err)
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
 	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(r.url, "/")+ui.API+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, fmt.Errorf("ask the role ui: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
 	// Who follows a redirect would show the token elsewhere.
 	resp, err := (&http.Client{Transport: as, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 	if err != nil {
-		return fmt.Errorf("ask the role ui: %w", err)
+		return nil, 0, fmt.Errorf("ask the role ui: %w", err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("ask the role ui: %w", err)
+		return nil, 0, fmt.Errorf("ask the role ui: %w", err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		var no ui.Refused
-		if json.Unmarshal(text, &no) != nil || no.Message == "" {
-			return fmt.Errorf("the role ui at %s answers %s", r.url, resp.Status)
-		}
-		return errors.New("the role ui says: " + no.Message)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("read what the role ui answers: %w", err)
-	}
-	return nil
+	return text, resp.StatusCode, nil
 }
 
 // roleText is what the role says, for people.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,8 +40,13 @@ func TestExplainAsksTheRole(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(ui.Refused{Kind: "Refusal", Message: "no room at all"})
 			return
 		}
+		var line *see.Timeline
+		if r.FormValue("timeline") == "true" && r.FormValue("since") == "3d" {
+			at := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+			line = &see.Timeline{From: at, Omitted: 2, Items: []see.Moment{{At: at, What: see.WasBound, Text: "2 pods bound", Unsure: true}}}
+		}
 		_ = json.NewEncoder(w).Encode(see.Explanation{
-			APIVersion: see.APIVersion, Kind: "Explanation", Cycle: see.Origin{Scheduler: true, AgeSeconds: 1.2},
+			APIVersion: see.APIVersion, Timeline: line, Kind: "Explanation", Cycle: see.Origin{Scheduler: true, AgeSeconds: 1.2},
 			Explanation: explain.Explanation{
 				Namespace: "team", Gang: "pg-train-1", Workload: "Job train", Queue: "q", Word: explain.Blocked, Reason: "OverLimit", Message: "queue q: asks for 16 gpu",
 				Pods: explain.Pods{Pending: 2, Needed: 2}, Remedies: []explain.Remedy{{By: explain.QueueOwner, First: true, Changes: []*explain.Change{{Kind: explain.RaiseLimit, Text: "raise the limit"}}}},
@@ -78,6 +84,13 @@ users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster
 		"were it next, but not at its turn (queue owner):\n  - raise the limit\nas the scheduler saw it, 1 s ago\n"
 	if out != want || notes != "" || err != nil {
 		t.Errorf("%s%s%v", out, notes, err)
+	}
+	line := "timeline, as far as it is kept since 2026-11-26T12:00:00Z:\n  2 earlier moments are left out\n  2026-11-26T12:00:00Z  2 pods bound (or earlier: something is missing before it)\n"
+	if out, notes, err := run("--ui", role.URL, "--ui-certificate-authority", ca, "--timeline", "--since", "3d"); out != want+line || notes != "" || err != nil {
+		t.Errorf("with its timeline: %s%s%v", out, notes, err)
+	}
+	if out, notes, err := run("--ui", role.URL, "--ui-certificate-authority", ca, "--timeline"); out != want || !strings.Contains(notes, "keeps no journal") || err != nil {
+		t.Errorf("without a journal: %s%s%v", out, notes, err)
 	}
 	t.Setenv(EnvUI, role.URL)
 	var e see.Explanation

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -48,7 +47,7 @@ func newUI(d Deps) *cobra.Command {
 			}
 			secret := rand.Text()
 			fmt.Fprintf(c.OutOrStdout(), "http://%s/?secret=%s\n", listener.Addr(), secret)
-			return serveLocal(ctx, looks, listener, secret)
+			return localAnswerer(looks, secret).Submits(l.schedulerNames, l.partition.Key).Serve(ctx, listener, nil)
 		},
 	}
 	l.flags(c)
@@ -57,10 +56,9 @@ func newUI(d Deps) *cobra.Command {
 	return c
 }
 
-// serveLocal answers whoever knows the secret, with what the looks have.
-func serveLocal(ctx context.Context, looks ui.Cycles, l net.Listener, secret string) error {
-	a := ui.New(looks, anybody{}, logr.Discard(), nil).Local(secret)
-	return a.Serve(ctx, l, nil)
+// localAnswerer answers whoever knows the secret, with what the looks have.
+func localAnswerer(looks ui.Cycles, secret string) *ui.Answerer {
+	return ui.New(looks, anybody{}, logr.Discard(), nil).Local(secret)
 }
 
 // anybody is a reviewer for pages that show what the one who asks could read himself.

@@ -70,6 +70,8 @@ type Change struct {
 	At        *time.Time        `json:"at,omitempty"`
 
 	gang      cluster.Key
+	gangs     []cluster.Key      // Submit
+	told      []cluster.Event    // Submit
 	bound, to int64              // From and To in base units of the dimension
 	classes   []priorityClass    // RaisePriority: those that the gang could have, lowest first
 	requests  []cluster.Quantity // Resources, exactly
@@ -135,7 +137,7 @@ func (c *Change) events(snap *cluster.Snapshot, now cluster.Instant) (cluster.In
 		}
 	case LiftGate, SetSubgroup, Tolerate, DropFeature, DropNodeName, DropAffinity, CorrectSelector, DropSelector, CorrectResource, ShrinkPods:
 		out = c.editPods(snap, gang)
-	case SetQuota, SetLimit, SetWeight, SetPriority, AddNodes, Cordon, DeleteGang:
+	case SetQuota, SetLimit, SetWeight, SetPriority, AddNodes, Cordon, DeleteGang, Submit:
 		return now, c.setEvents(snap)
 	case AddPods:
 		for i := range c.Count {

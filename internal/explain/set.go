@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -16,6 +17,7 @@ const (
 	AddNodes    Kind = "AddNodes"    // Count nodes like Node
 	Cordon      Kind = "Cordon"      // Nodes
 	DeleteGang  Kind = "DeleteGang"  // Object: namespace/name; its pods go with it
+	Submit      Kind = "Submit"      // Detail: the new gangs, each as namespace/name; Count: their pods
 )
 
 // OfQueue sets a bound of a queue (SetQuota, SetLimit, or SetWeight) in base units of the dimension (weights in thousandths), or its priority,
@@ -41,6 +43,18 @@ func WithoutGang(gang cluster.Key) *Change {
 	return &Change{Kind: DeleteGang, Object: gang.Namespace + "/" + gang.Name, gang: gang}
 }
 
+// NewGangs submits gangs that are not there, with their pods: what a store is told of them.
+func NewGangs(gangs []cluster.Key, pods int, events []cluster.Event) *Change {
+	var list []string
+	for _, g := range gangs {
+		list = append(list, g.String())
+	}
+	return &Change{Kind: Submit, Count: pods, Detail: strings.Join(list, ", "), gangs: gangs, told: events}
+}
+
+// Submitted are the gangs that the change brings; nil for every kind but [Submit].
+func (c *Change) Submitted() []cluster.Key { return c.gangs }
+
 // Gang is the gang that the change is about; the zero key for none.
 func (c *Change) Gang() cluster.Key { return c.gang }
 
@@ -65,6 +79,8 @@ func (c *Change) setEvents(snap *cluster.Snapshot) []cluster.Event {
 			st.Priority = int32(c.to)
 		}
 		out = append(out, st)
+	case Submit:
+		return c.told
 	case AddNodes:
 		n := snap.NodeByName(c.Node)
 		if n == nil {
@@ -122,6 +138,8 @@ func (c *Change) Describe(dims cluster.Dims) {
 		c.Text = "cordon " + names("node", c.Nodes)
 	case DeleteGang:
 		c.Text = "delete gang " + c.Object
+	case Submit:
+		c.Text = fmt.Sprintf("submit %s with %s: %s", some(len(c.gangs), "gang", "gangs"), some(c.Count, "pod", "pods"), c.Detail)
 	default:
 		c.describe(dims)
 	}

@@ -57,6 +57,46 @@ func (j *Journal) Each(ctx context.Context, since time.Time, each func(*Entry) b
 	return nil
 }
 
+// Latest returns what keep makes of the entries of a time and later, nil for none, in the order in which they were written, and the moment from which on none is left out: later than since where the journal begins
+// later, where ctx ended before older ones were read, or once there are so many. Where no more was read it is the journal's time now. Errors are of the disk. Cost: as Each, the latest first.
+func (j *Journal) Latest(ctx context.Context, since time.Time, most int, keep func(*Entry) *Entry) (out []*Entry, from time.Time, err error) {
+	all := j.view()
+	from = j.o.Now()
+	for i := len(all) - 1; i >= 0; i-- {
+		s := &all[i]
+		if s.size == 0 {
+			continue
+		}
+		if s.last.Before(since) || len(out) >= most {
+			break
+		}
+		var here []*Entry
+		_, err := j.scan(s, func(f *framed) bool {
+			if ctx.Err() == nil && !f.At.Before(since) {
+				if e := keep(&f.Entry); e != nil {
+					here = append(here, e)
+				}
+			}
+			return ctx.Err() == nil
+		})
+		switch {
+		case ctx.Err() != nil, errors.Is(err, os.ErrNotExist): // what was dropped meanwhile is the oldest
+			return out, from, nil
+		case errors.Is(err, errFrame):
+			if e := keep(&Entry{Kind: Gap, At: s.last, Missing: &Missing{Why: Damaged, Since: s.begun}}); e != nil {
+				here = append(here, e)
+			}
+		case err != nil:
+			return nil, from, fmt.Errorf("read the journal: %w", err)
+		}
+		out, from = append(here, out...), s.begun
+	}
+	if from.Before(since) {
+		from = since
+	}
+	return out, from, nil
+}
+
 // Case returns a cycle by the number of its entry, as the scheduler had it, with the UID of its cluster. The error wraps ErrNone, or says that the disk or the file is at fault. Cost: the cycles of its segment
 // before it.
 func (j *Journal) Case(ctx context.Context, number uint64) (*replay.Case, *Entry, string, error) {

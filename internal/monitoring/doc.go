@@ -5,6 +5,6 @@
 // the same rules as the object that the Prometheus operator takes. Every metric that they name is in docs/operations/metrics.md,
 // which is checked against what the roles register.
 //
-// It asks nobody and draws nothing; package monitoringtest does, for the test that asks every panel's queries of a real
+// It asks nobody and draws nothing; package judge evaluates the rules without a Prometheus server, and package monitoringtest asks and draws, for the test that asks every panel's queries of a real
 // Prometheus server that scrapes a running lab.
 package monitoring

@@ -106,7 +106,7 @@ func (p *process) newUI(log logr.Logger, c client.Client) (runner, error) {
 		},
 		Works: p.works, Log: log, Metrics: metrics, Journal: kept, ForecastEvery: p.ForecastEvery,
 	}
-	p.ui = ui.New(f, &review.Reviewer{Client: c}, log, nil).Keeping(kept, f.Outlook)
+	p.ui = ui.New(f, &review.Reviewer{Client: c}, log, nil).Keeping(kept, f.Outlook).Submits(p.SchedulerNames, p.NodePoolKey).Judging(f.Known)
 	return closing{f, kept}, nil
 }
 

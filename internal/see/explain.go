@@ -40,6 +40,8 @@ type Explanation struct {
 	Cycle      Origin `json:"cycle"`
 	// Start is when it is forecast to start; nil where nobody forecasts, or it does not wait.
 	Start *Expected `json:"start,omitempty"`
+	// Timeline is what became of it, where somebody asked and a journal is kept; nil otherwise.
+	Timeline *Timeline `json:"timeline,omitempty"`
 	explain.Explanation
 }
 

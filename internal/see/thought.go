@@ -26,6 +26,8 @@ type Thought struct {
 	// Cordon names nodes that take no more pods, Delete gangs, each as NAMESPACE/NAME.
 	Cordon []string `json:"cordon,omitempty"`
 	Delete []string `json:"delete,omitempty"`
+	// Submit are gangs that are submitted; whoever takes manifests makes it of them (package submit).
+	Submit *explain.Change `json:"-"`
 }
 
 // Changes are what it comes to in a cluster. What cannot be read is a [Refusal], and so is nothing at all; what is named and is not there is refused by [WhatIf].
@@ -74,8 +76,11 @@ func (t *Thought) Changes(snap *cluster.Snapshot) ([]*explain.Change, error) {
 		}
 		out = append(out, explain.WithoutGang(cluster.Key{Face: "kai", Namespace: namespace, Name: name}))
 	}
+	if t.Submit != nil {
+		out = append(out, t.Submit)
+	}
 	if len(out) == 0 {
-		return nil, &Refusal{Rule: "nothing would be changed: say a quota, limit, weight, priority, nodes to add or to cordon, or gangs to delete"}
+		return nil, &Refusal{Rule: "nothing would be changed: say a quota, limit, weight, priority, nodes to add or to cordon, gangs to delete, or manifests to submit"}
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
@@ -41,6 +42,27 @@ type Consequences struct {
 	Evicted Pair `json:"evicted"`
 	// Queues are those of which something differs, by name.
 	Queues []QueueEffect `json:"queues"`
+	// Submitted is what becomes of gangs that the changes bring, in their order.
+	Submitted []SubmittedGang `json:"submitted,omitempty"`
+}
+
+// SubmittedGang is what becomes of a gang that a change brings. Field names are stable.
+type SubmittedGang struct {
+	Namespace string `json:"namespace"`
+	Gang      string `json:"gang"`
+	// Workload is the name of what it was made for; "" for a gang that was written by hand.
+	Workload string `json:"workload,omitempty"`
+	Queue    string `json:"queue"`
+	Pods     int    `json:"pods"`
+	Needed   int    `json:"needed"`
+	// Placed are those of its pods that have room, or to which room is promised, at the end.
+	Placed int `json:"placed"`
+	// Word is starting for one that has its minimum then; of others it is what [Explain] would say of them next.
+	Word explain.Word `json:"word"`
+	// Reason and Message say why it waits, Turn its place in the order of service.
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Turn    *explain.Turn `json:"turn,omitempty"`
 }
 
 // Pair is a number without the changes and with them.
@@ -112,6 +134,35 @@ func WhatIf(ctx context.Context, c *Cycle, changes []*explain.Change, h Horizon)
 	}
 	out.compareGangs(without.snap, with.snap)
 	out.compareQueues(snap.Dims, without.queues, with.queues)
+	out.Submitted, err = c.submitted(ctx, changes, &image, with.snap)
+	return out, err
+}
+
+// submitted says what becomes of the gangs that changes bring, in the cluster with them.
+func (c *Cycle) submitted(ctx context.Context, changes []*explain.Change, im *cluster.Image, after *cluster.Snapshot) (out []SubmittedGang, err error) {
+	next := &Cycle{Case: &replay.Case{Profile: c.Case.Profile, Image: *im}, Registry: c.Registry}
+	for _, k := range changes {
+		for _, key := range k.Submitted() {
+			g := after.GangByKey(key)
+			if g == nil {
+				continue
+			}
+			s := SubmittedGang{Namespace: key.Namespace, Gang: key.Name, Queue: g.Queue, Pods: len(g.Pods), Needed: g.MinPods(), Placed: room(after, g), Word: explain.Starting}
+			if name := stripped(key.Name); name != key.Name {
+				s.Workload = name
+			}
+			if s.Placed < s.Needed {
+				e, err := Explain(ctx, next, key)
+				if err != nil {
+					return nil, err
+				}
+				if s.Word, s.Reason, s.Message, s.Turn = e.Word, e.Reason, e.Message, e.Turn; s.Word == explain.Starting {
+					s.Word = explain.InLine // with others that go before it, it had no room at the end
+				}
+			}
+			out = append(out, s)
+		}
+	}
 	return out, nil
 }
 
@@ -140,6 +191,11 @@ func checkChanges(snap *cluster.Snapshot, changes []*explain.Change) error {
 		}
 		if _, ok := snap.Dims.Index(k.Dimension); k.Dimension != "" && !ok {
 			return &Refusal{Object: "queue " + k.Queue, Field: "resource " + k.Dimension, Rule: "is none that this cluster has"}
+		}
+		for _, key := range k.Submitted() {
+			if snap.GangByKey(key) != nil {
+				return &Refusal{Object: "gang " + key.String(), Rule: "is there already"}
+			}
 		}
 		if g := k.Gang(); g != (cluster.Key{}) && snap.GangByKey(g) == nil {
 			return &Refusal{Object: "gang " + g.String(), Rule: "does not exist"}
@@ -260,6 +316,10 @@ func (o *Consequences) Within(s *Scope) *Consequences {
 		return list
 	}
 	out.Gains, out.Loses = hide(o.Gains), hide(o.Loses)
+	out.Submitted = slices.Clone(o.Submitted)
+	for i := range out.Submitted {
+		out.Submitted[i].Message = s.words(out.Submitted[i].Message)
+	}
 	out.Changes = nil
 	for _, c := range o.Changes {
 		k := *c
@@ -276,6 +336,14 @@ func (o *Consequences) Text() string {
 	line("if somebody would:")
 	for _, c := range o.Changes {
 		line("  - %s", c.Text)
+	}
+	for i := range o.Submitted {
+		s := &o.Submitted[i]
+		why := ""
+		if s.Reason != "" {
+			why = fmt.Sprintf(": %s [%s]", s.Message, s.Reason)
+		}
+		line("%s/%s (queue %s): %s; room for %d of %d pods, %d needed to start%s", s.Namespace, cmp.Or(s.Workload, s.Gang), cmp.Or(s.Queue, "none"), s.Word, s.Placed, s.Pods, s.Needed, why)
 	}
 	rest := "at rest after"
 	if !o.AtRest {

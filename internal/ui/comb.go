@@ -2,7 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-scheduler/muster/internal/app/review"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -143,10 +141,8 @@ func mark(i int) string {
 
 // nodes lists the nodes with GPUs, to those who may list nodes.
 func (a *Answerer) nodes(q *question) (any, error) {
-	if err := q.viewer.list("", "nodes"); errors.Is(err, review.ErrMayNot) {
-		return nil, err
-	} else if err != nil {
-		return nil, fmt.Errorf("%w: %w", errReview, err)
+	if err := q.viewer.list("", "nodes"); err != nil {
+		return nil, reviewed(err)
 	}
 	return a.each(q, func(c *see.Cycle, complete func(*see.Origin)) (any, error) {
 		l, err := see.Nodes(q.Context(), c)

@@ -104,6 +104,8 @@ type shard struct {
 	looked  time.Time
 
 	seer *seer // nil: nothing is forecast
+
+	gauges gauges
 }
 
 // Outlook is the latest forecast of a shard's starts; nil for none yet.
@@ -310,6 +312,11 @@ func (f *Following) decide(ctx context.Context, s *shard, now *replay.Case, id s
 	}
 	if c != nil && s.seer != nil {
 		s.seer.learn(c)
+	}
+	if c != nil {
+		if run, err := c.Look(within); err == nil { // it has been looked at
+			s.gauges.take(run, time.Now())
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,3 +37,8 @@ func (a *Answerer) guarded(h http.Handler) http.Handler {
 		h.ServeHTTP(w, r)
 	}))
 }
+
+// Knows has a request to a Local one show that it knows the secret.
+func Knows(r *http.Request, secret string) {
+	r.AddCookie(&http.Cookie{Name: secretCookie, Value: secret})
+}

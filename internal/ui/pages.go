@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/journal"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -37,6 +38,7 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"seconds": func(s float64) string { return age(int64(s)) },
 	"age":     age,
 	"class":   func(w explain.Word) string { return strings.ReplaceAll(string(w), " ", "-") },
+	"state":   func(s judge.State) string { return strings.ReplaceAll(string(s), " ", "-") },
 	"meaning": func(w explain.Word) string { return meanings[w] },
 	"job": func(namespace, name string) string {
 		return "/job/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
@@ -48,7 +50,8 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"hours": func(h float64) string { return fmt.Sprintf("%.1f", h) },
 	"lines": func(list []string) string { return strings.Join(list, "\n") },
 	"spark": spark,
-	"gap":   func(m *journal.Missing) string { return missing(m) },
+	"gap":   func(m *journal.Missing) string { return m.Text() },
+	"inc":   func(n int) int { return n + 1 },
 	"depth": func(n int) string { return fmt.Sprintf("d%d", min(n, 4)) },
 	"amount": func(m map[string]string, resource, none string) string {
 		if x, ok := m[resource]; ok && x != "unlimited" {
@@ -95,7 +98,9 @@ type page struct {
 	Away                                   []string // shards that give no answer, and why
 	Decided                                *DecisionList
 	Replay                                 *Replay
+	Step                                   int // of it; 0: all
 	Ledger                                 *Ledger
+	Alerts                                 *AlertList
 	Sim                                    *Proposal
 	Outcome                                *see.Consequences
 	Since                                  string
@@ -125,7 +130,8 @@ func (a *Answerer) pages(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("GET /job/{namespace}/{name...}", a.show("job", func(q *question, p *page) (err error) {
 		p.Namespace, p.Name, p.Title = q.PathValue("namespace"), q.PathValue("name"), q.PathValue("name")
-		p.Job, err = a.explain(q)
+		p.Since = q.FormValue("since")
+		p.Job, err = a.explain(q, true)
 		p.Proven = q.FormValue("inLine") == "true"
 		return err
 	}))
@@ -204,7 +210,8 @@ func signedIn(h http.Handler) http.Handler {
 // begin is a page before anything is known.
 func (a *Answerer) begin(r *http.Request) *page {
 	_, cookie := r.Cookie(cookieName)
-	p := &page{Namespace: r.FormValue("namespace"), Name: r.FormValue("name"), Resource: r.FormValue("resource"), Leave: cookie == nil && !a.local, Kept: a.journal != nil}
+	query := r.URL.Query() // a body is read once it is known whose it is
+	p := &page{Namespace: query.Get("namespace"), Name: query.Get("name"), Resource: query.Get("resource"), Leave: cookie == nil && !a.local, Kept: a.journal != nil}
 	if p.Resource == "" {
 		p.Resource = "gpu"
 	}
@@ -212,7 +219,7 @@ func (a *Answerer) begin(r *http.Request) *page {
 	if p.Namespace != "" {
 		keep = "?namespace=" + url.QueryEscape(p.Namespace)
 	}
-	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}, {Path: "/gpus", Text: "GPUs"}, {Path: "/decisions", Text: "Decisions"}, {Path: "/ledger", Text: "Ledger"}, {Path: "/what-if", Text: "What if"}} {
+	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}, {Path: "/gpus", Text: "GPUs"}, {Path: "/decisions", Text: "Decisions"}, {Path: "/ledger", Text: "Ledger"}, {Path: "/alerts", Text: "Alerts"}, {Path: "/what-if", Text: "What if"}} {
 		l.Here = l.Path == r.URL.Path
 		l.Path += keep
 		p.Nav = append(p.Nav, l)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-scheduler/muster/internal/journal"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // recordPages serves the pages of the journal and of what-ifs.
@@ -18,12 +18,19 @@ func (a *Answerer) recordPages(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("GET /cycle/{number}", a.show("cycle", func(q *question, p *page) (err error) {
 		p.Title = "Cycle " + q.PathValue("number")
-		p.Replay, err = a.replayed(q)
-		return err
+		if p.Replay, err = a.replayed(q); err != nil {
+			return err
+		}
+		return p.step(q.FormValue("step"))
 	}))
 	mux.HandleFunc("GET /ledger", a.show("ledger", func(q *question, p *page) (err error) {
 		p.Title, p.Since = "Ledger", q.FormValue("since")
 		p.Ledger, err = a.account(q)
+		return err
+	}))
+	mux.HandleFunc("GET /alerts", a.show("alerts", func(q *question, p *page) (err error) {
+		p.Title = "Alerts"
+		p.Alerts, err = a.judged(q)
 		return err
 	}))
 	mux.HandleFunc("GET /what-if", a.show("whatif", func(q *question, p *page) error {
@@ -31,7 +38,7 @@ func (a *Answerer) recordPages(mux *http.ServeMux) {
 		return q.viewer.review.Resource(q.Context(), q.viewer.user, verbSimulate, groupWork, "queues", "")
 	}))
 	mux.HandleFunc("POST /what-if", func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		bounded(w, r, maxForm)
 		a.show("whatif", func(q *question, p *page) (err error) {
 			p.Title = "What if"
 			if p.Sim, err = readForm(q.Request); err != nil {
@@ -43,8 +50,35 @@ func (a *Answerer) recordPages(mux *http.ServeMux) {
 	})
 }
 
+// step has the page show one step of a cycle, from 1 on; "" for all.
+func (p *page) step(text string) error {
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > len(p.Replay.Steps) {
+		return &see.Refusal{Field: "step", Rule: fmt.Sprintf("is %.40q; it must be 1 to %d", text, len(p.Replay.Steps))}
+	}
+	p.Step, p.Title = n, fmt.Sprintf("%s, step %d of %d", p.Title, n, len(p.Replay.Steps))
+	return nil
+}
+
+// Before is the step before the one that is shown; 0 for none.
+func (p *page) Before() int { return max(p.Step-1, 0) }
+
+// After is the step after the one that is shown; 0 for none.
+func (p *page) After() int {
+	if p.Step >= len(p.Replay.Steps) {
+		return 0
+	}
+	return p.Step + 1
+}
+
 // readForm reads the form: a line for each.
 func readForm(r *http.Request) (*Proposal, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, &see.Refusal{Field: "form", Rule: fmt.Sprintf("cannot be read, or is longer than %d bytes: what is longer the command or the API takes", maxForm)}
+	}
 	lines := func(name string) (out []string) {
 		for _, l := range strings.Split(r.PostFormValue(name), "\n") {
 			if l = strings.TrimSpace(l); l != "" {
@@ -64,32 +98,13 @@ func readForm(r *http.Request) (*Proposal, error) {
 		}
 		return n, nil
 	}
-	s := &Proposal{Shard: r.PostFormValue("shard")}
+	s := &Proposal{Shard: r.PostFormValue("shard"), Manifests: r.PostFormValue("manifests"), Namespace: strings.TrimSpace(r.PostFormValue("namespace"))}
 	s.Quota, s.Limit, s.Weight, s.Priority, s.Cordon, s.Delete, s.Like = lines("quota"), lines("limit"), lines("weight"), lines("priority"), lines("cordon"), lines("delete"), strings.TrimSpace(r.PostFormValue("like"))
 	var err error
 	if s.AddNodes, err = number("addNodes"); err == nil {
 		s.Cycles, err = number("cycles")
 	}
 	return s, err
-}
-
-// missing says what is missing, for people.
-func missing(m *journal.Missing) string {
-	said := map[journal.Why]string{
-		journal.Away: "Nobody kept a journal", journal.Torn: "The last entry before a crash was not written to its end", journal.Damaged: "A file of the journal is damaged",
-		journal.Full: "The disk took no more", journal.Slow: "There were more cycles than could be kept", journal.Behind: "The scheduler was ahead of its reader",
-		journal.Unreadable: "The scheduler said what this version cannot read", journal.SetBack: "The clock was set back", journal.Other: "A cycle could not be decided on again",
-	}[m.Why]
-	if said == "" {
-		said = string(m.Why)
-	}
-	if !m.Since.IsZero() {
-		said += ", since " + m.Since.UTC().Format("Jan 2 15:04:05 UTC")
-	}
-	if m.Count > 0 {
-		said += fmt.Sprintf("; %d are missing", m.Count)
-	}
-	return said + "."
 }
 
 // sparkWidth and sparkHeight are the size of a drawn account.

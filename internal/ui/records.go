@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,6 +173,33 @@ func narrowed(e *journal.Entry, v *viewer, about func(cluster.Key) bool, shares 
 	return &out
 }
 
+// forTimeline is how long the journal is read for a timeline: what is older than could be read by then is not told.
+const forTimeline = 3 * time.Second
+
+// timeline is what the journal has of a gang since ?since=, or since it was made if that is later.
+func (a *Answerer) timeline(q *question, c *see.Cycle, key cluster.Key, shard string) (*see.Timeline, error) {
+	since, err := a.since(q)
+	if err != nil {
+		return nil, err
+	}
+	group, pod := c.Born(key)
+	if group.After(since) {
+		since = group // another gang had that name before
+	}
+	shares := q.viewer.list(groupWork, "queues") == nil
+	ctx, cancel := context.WithTimeout(q.Context(), a.reading)
+	defer cancel()
+	entries, from, err := a.journal.Latest(ctx, since, mostLast, func(e *journal.Entry) *journal.Entry {
+		return narrowed(e, q.viewer, func(k cluster.Key) bool { return k == key }, shares)
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := journal.Timeline(key, shard, entries)
+	t.From = from.UTC()
+	return t.With(group, pod), nil
+}
+
 // foreign stands for a gang whose name is not told.
 func foreign(queue string) cluster.Key { return cluster.Key{Name: see.Someone(queue)} }
 
@@ -221,6 +249,57 @@ type Step struct {
 	// Pods are those of gangs that the viewer may read, each with what becomes of it.
 	Pods  []PodStep              `json:"pods,omitempty"`
 	Cause *engine.EvictionRecord `json:"cause,omitempty"`
+	// Holds are the queues that hold something else after it, what is promised to their pods included; told to those who may list queues.
+	Holds []Holding `json:"holds,omitempty"`
+}
+
+// Holding is what a queue holds with all below it, before a step and after, in milli-GPU. Field names are stable.
+type Holding struct {
+	Queue  string `json:"queue"`
+	Before int64  `json:"beforeMilliGPU"`
+	After  int64  `json:"afterMilliGPU"`
+}
+
+// holdings are what queues hold while a cycle is gone through, by name.
+type holdings struct {
+	snap *cluster.Snapshot
+	held map[string]int64
+}
+
+func held(snap *cluster.Snapshot) *holdings {
+	h := &holdings{snap, map[string]int64{}}
+	for _, id := range snap.QueueOrder {
+		q := snap.Queue(id)
+		h.move(h.held, q.Name, q.Allocated.At(cluster.GPU))
+	}
+	return h
+}
+
+// move adds to a queue and to what is above it.
+func (h *holdings) move(to map[string]int64, queue string, gpu int64) {
+	for q, steps := h.snap.QueueByName(queue), 0; q != nil && steps <= len(h.snap.QueueOrder); q, steps = h.snap.QueueByName(q.Parent), steps+1 {
+		to[q.Name] += gpu
+	}
+}
+
+// after are the queues that hold something else after a bundle. Pods that are moved stay on the account.
+func (h *holdings) after(b *engine.Bundle, queue func(cluster.Key) string) (out []Holding) {
+	change := map[string]int64{}
+	for i := range b.Intents {
+		switch in := &b.Intents[i]; {
+		case in.Verb == engine.Bind, in.Verb == engine.Nominate:
+			h.move(change, queue(b.Gang), in.GPU)
+		case in.Verb == engine.Evict && in.To == "":
+			h.move(change, queue(in.Gang), -in.GPU)
+		}
+	}
+	for _, q := range slices.Sorted(maps.Keys(change)) {
+		if by := change[q]; by != 0 {
+			out = append(out, Holding{Queue: q, Before: h.held[q], After: h.held[q] + by})
+			h.held[q] += by
+		}
+	}
+	return out
 }
 
 // PodStep is what becomes of a pod.
@@ -278,7 +357,7 @@ func (a *Answerer) replayed(q *question) (*Replay, error) {
 		}
 		return ""
 	}
-	plans := run.Plans()
+	plans, hold := run.Plans(), held(snap)
 	for i := range plans {
 		for j := range plans[i].Bundles {
 			b := &plans[i].Bundles[j]
@@ -301,6 +380,9 @@ func (a *Answerer) replayed(q *question) (*Replay, error) {
 			}
 			if b.Eviction != nil {
 				st.Cause = cause(b.Eviction, v, s, shares)
+			}
+			if holds := hold.after(b, queue); shares {
+				st.Holds = holds
 			}
 			if !v.gang(st.Gang) {
 				st.Gang = foreign(st.Queue)

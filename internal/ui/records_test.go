@@ -18,9 +18,12 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/cycles"
+	"github.com/muster-scheduler/muster/internal/dialect/submit"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/journal"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/see"
@@ -110,12 +113,24 @@ func TestWhoSeesWhatOfThePast(t *testing.T) {
 		{"ruth", "/cycles/" + number + "?namespace=red", 200, `"kind":"Replay"|"same":true|a gang of queue blues|redbig|"others":`, foreign + `|redvc|"shares"`},
 		{"bill", "/cycles/" + number + "?namespace=blue", 200, "bluesecret|a gang of queue reds", "redbig|redjob|redvc"},
 		{"ada", "/cycles/" + number, 200, `bluesecret|redbig|"shares"`, "a gang of queue"},
+		{"ada", "/cycles/" + number, 200, `"holds":[{"queue":"blues","beforeMilliGPU":8000,"afterMilliGPU":0}`, "a gang of queue"},
+		{"ruth", "/cycles/" + number + "?namespace=red", 200, `"steps":`, `"holds"`},
 		{"ada", "/cycles/4711", 404, "is not kept", ""},
 		{"ada", "/cycles/x", 400, `"field":"cycle"`, ""},
 		{"ada", "/ledger?since=3h", 200, `"queue":"reds"|"queue":"blues"|"why":"away"`, "hidden"},
 		{"ruth", "/ledger", 403, "list queues", "reds"},
 		{"ruth", "/ledger?namespace=red", 200, `"queue":"reds"|"hidden":1`, "blues"},
 		{"ada", "/outlook", 404, "", foreign},
+		{"ruth", "/alerts", 403, "ruth list queues.scheduling.run.ai", "Muster|reds|" + foreign},
+		{"", "/alerts", 401, "no valid token", "Muster"},
+		{"ada", "/alerts", 200, `AlertList|"name":"MusterQueueStarving"|"state":"not evaluated"|which only a Prometheus server knows|the journal has a gap: Nobody kept a journal`, `"state":"quiet"|redbig|` + foreign},
+		{"ruth", "/namespaces/red/gangs/redbig?timeline=true", 200, `"timeline":|"what":"gap"|"what":"waits"|"unsure":true|"what":"forecast"|"from":"2026-11-26T10:00:00Z"`, foreign},
+		{"ruth", "/namespaces/red/gangs/redbig", 200, "Explanation", `"timeline"`},
+		{"ruth", "/namespaces/red/gangs/redjob?timeline=true&since=10m", 200, `"what":"room"`, foreign + `|"what":"gap"`},
+		{"bill", "/namespaces/blue/gangs/bluesecret?timeline=true", 200, `"what":"evicted"|"by":"a gang of queue reds"|"reason":"reclaim"`, "redjob|redbig|redvc"},
+		{"ada", "/namespaces/blue/gangs/bluesecret?timeline=true", 200, `"by":"red/pg-redjob`, ""},
+		{"ruth", "/namespaces/red/gangs/redbig?timeline=true&since=soon", 400, `"field":"since"`, ""},
+		{"ruth", "/namespaces/blue/gangs/bluesecret?timeline=true", 403, "get podgroups", foreign + "|timeline"},
 	} {
 		w := get(t, h, c.who, API+c.path)
 		if w.Code != c.code {
@@ -129,10 +144,17 @@ func TestWhoSeesWhatOfThePast(t *testing.T) {
 		has, not  string
 	}{
 		{"ruth", "/decisions?namespace=red", 200, "a gang of queue blues|<strong>red/redbig</strong>|2 of 3 forecasts held|/cycle/" + number + "?namespace=red|Nobody kept a journal", foreign},
-		{"ruth", "/job/red/redbig", 200, `<a href="/decisions?namespace=red&amp;gang=redbig">`, foreign},
+		{"ruth", "/job/red/redbig", 200, `<a href="/decisions?namespace=red&amp;gang=redbig">|<h2>Timeline</h2>|Nobody kept a journal|(or earlier: something is missing before it)|/cycle/` + number + `?namespace=red`, foreign},
+		{"bill", "/job/blue/bluesecret?since=3h", 200, "reclaim for a gang of queue reds|<h2>Timeline</h2>", "redjob|redbig|redvc"},
 		{"ruth", "/cycle/" + number + "?namespace=red", 200, "a gang of queue blues|byte for byte|red/redbig", foreign},
 		{"ada", "/cycle/" + number, 200, "evict blue/bluesecret-|→", ""},
+		{"ada", "/cycle/" + number + "?step=1", 200, "Cycle " + number + ", step 1 of |What queues hold after it|<th scope=\"row\">blues</th>|all steps", "the step before"},
+		{"ruth", "/cycle/" + number + "?step=1&namespace=red", 200, "a gang of queue blues|step 1 of ", foreign + "|What queues hold"},
+		{"ada", "/cycle/" + number + "?step=99", 400, "step is", ""},
+		{"ada", "/cycle/" + number + "?step=0", 400, "step is", ""},
 		{"ruth", "/ledger?namespace=red", 200, "reds|polyline|1 more queues", "blues"},
+		{"ruth", "/alerts", 403, "ruth list queues.scheduling.run.ai", "Starving"},
+		{"ada", "/alerts", 200, `<span class="word not-evaluated">not evaluated</span>|MusterQueueStarving|0 of 21 rules are evaluated here`, foreign},
 		{"ruth", "/what-if", 403, "ruth simulate queues.scheduling.run.ai", ""},
 		{"", "/decisions", 401, "/login", ""},
 	} {
@@ -186,6 +208,85 @@ func post(t *testing.T, h http.Handler, who, path, kind, body string, headers ..
 	return w
 }
 
+// TestAlerts: what cycles say of queues over forty minutes is what the rules are evaluated on: a queue that lacks its share that long fires, by name, and what takes other metrics is not said to be well. Of a
+// scheduler that is not heard nothing is said to be quiet.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	c := town(t)
+	run, err := c.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shard{client: &cycles.Client{}}
+	f := &Following{shards: map[string]*shard{"": s}}
+	for ago := 40 * time.Minute; ago >= 0; ago -= 5 * time.Minute {
+		s.gauges.take(run, noon.Add(-ago))
+	}
+	for k, points := range s.gauges.tracks {
+		if len(*points) != 1 {
+			t.Errorf("%v: %d points of what stayed as it was", k, len(*points))
+		}
+	}
+	known := f.Known(noon)
+	states := func() map[string]judge.Verdict {
+		out := map[string]judge.Verdict{}
+		list, err := judge.Evaluate(t.Context(), known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range list {
+			out[v.Name] = v
+		}
+		return out
+	}
+	if v := states()["MusterQueueStarving"]; v.State != judge.Firing || len(v.Instances) != 1 || v.Instances[0].Summary != "Queue reds lacks 4 GPUs of its share, and has gangs that wait." {
+		t.Errorf("%+v", v)
+	}
+	if v := states()["MusterNodesOvercommitted"]; v.State != judge.NotEvaluated || !strings.Contains(v.Why, "no news comes from the scheduler") {
+		t.Errorf("unheard: %+v", v)
+	}
+	clear(known.Doubt)
+	if v := states()["MusterNodesOvercommitted"]; v.State != judge.Quiet || !v.From.Equal(noon.Add(-40*time.Minute)) {
+		t.Errorf("%+v", v)
+	}
+	h := answerer(still{"": c}, usual()).Judging(f.Known).Handler()
+	check(t, "JSON", get(t, h, "ada", API+"/alerts").Body.String(), `"state":"firing"|Queue reds lacks 4 GPUs|"evaluated":1`, `"state":"quiet"|bluesecret|redbig`)
+	check(t, "the page", get(t, h, "ada", "/alerts").Body.String(), `<span class="word firing">firing</span>|Queue reds lacks 4 GPUs|1 of 21 rules`, "bluesecret|redbig")
+
+	var points []judge.Point
+	for i := range 3000 { // a value each six seconds: of a minute two are kept, of time two hours
+		at := noon.Add(time.Duration(i) * 6 * time.Second)
+		points = append(points, judge.Point{At: at, Value: float64(i)})
+		forget(&points, at)
+	}
+	if n := len(points); n < 240 || n > 244 {
+		t.Errorf("%d points of two hours", n)
+	}
+}
+
+// jobText is the manifest of a Job whose pods ask for a GPU each, and all at once.
+func jobText(namespace string, pods int) string {
+	return fmt.Sprintf(`apiVersion: batch/v1
+kind: Job
+metadata: {name: new, namespace: %q, labels: {kai.scheduler/queue: reds}, annotations: {kai.scheduler/batch-min-member: "%d"}}
+spec:
+  parallelism: %d
+  template:
+    spec:
+      schedulerName: kai-scheduler
+      containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]
+`, namespace, pods, pods)
+}
+
+// manifests is a what-if of it.
+func manifests(namespace string, pods int) string {
+	text, err := json.Marshal(map[string]string{"manifests": jobText(namespace, pods)})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
 // TestWhatIf: who may simulate queues is told what would become of changes, within his scope; nobody else is, nor does another site's page have it asked; what cannot be meant is refused with field and rule.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
@@ -218,6 +319,14 @@ func TestWhatIf(t *testing.T) {
 		{"ada", plain, `{"more":1}`, 400, `"field":"body"`, ""},
 		{"ada", plain, "", 400, `"field":"body"`, ""},
 		{"ada", plain, `{"cordon":["` + strings.Repeat("x", maxBody) + `"]}`, 400, `"field":"body"`, ""},
+		{"ruth", plain, manifests("red", 1), 200, `"submitted":|"workload":"new"|"namespace":"red"|"placed":`, "bluesecret|bluejob"},
+		{"ruth", plain, manifests("red", 9), 200, `"word":"never"|"needed":9`, "bluesecret|bluejob"},
+		{"ruth", plain, manifests("blue", 1), 403, "get podgroups", "Consequences|submitted"},
+		{"ruth", plain, manifests("", 1), 400, `"object":"Job new"|"field":"metadata.namespace"`, ""},
+		{"ada", plain, `{"namespace":"red","manifests":"kind: Deployment\napiVersion: apps/v1\nmetadata: {name: web}"}`, 400, `"object":"Deployment web"|is of a kind that is not simulated, apps/v1 Deployment`, ""},
+		{"ruth", plain, `{"namespace":"red","manifests":"kind: PodGroup\napiVersion: scheduling.run.ai/v2alpha2\nmetadata: {name: bluesecret, namespace: blue}"}`, 403, "get podgroups", "already"},
+		{"ada", plain, `{"manifests":"kind: PodGroup\napiVersion: scheduling.run.ai/v2alpha2\nmetadata: {name: bluesecret, namespace: blue}"}`, 400, "is there already", ""},
+		{"ada", plain, `{"manifests":"` + strings.Repeat("x", submit.MaxBytes+1) + `"}`, 400, "are of more than 10485760 bytes", ""},
 		{"ada", "application/x-www-form-urlencoded", `quota=reds:gpu=8`, 400, `"field":"Content-Type"`, ""},
 	} {
 		w := post(t, h, c.who, path, c.kind, c.body)
@@ -227,6 +336,12 @@ func TestWhatIf(t *testing.T) {
 		check(t, c.who+" "+c.body[:min(80, len(c.body))], w.Body.String(), c.has, c.not)
 	}
 	const form = "application/x-www-form-urlencoded"
+	submitted := post(t, h, "ruth", "/what-if", form, url.Values{"namespace": {"red"}, "manifests": {jobText("", 9)}}.Encode())
+	check(t, "the page of manifests", submitted.Body.String(), `<span class="word never">never</span>|red/new|kind: Job`, "bluesecret|bluejob")
+	long := post(t, h, "ruth", "/what-if", form, url.Values{"manifests": {strings.Repeat("x", maxForm)}}.Encode())
+	if check(t, "a long form", long.Body.String(), "cannot be read, or is longer than", ""); long.Code != http.StatusBadRequest {
+		t.Errorf("a long form: %d", long.Code)
+	}
 	fields := url.Values{"limit": {"reds:gpu=0\r\n"}, "quota": {"reds:gpu=8\r\nblues:gpu=4\r\n"}, "cycles": {"20"}}.Encode()
 	w := post(t, h, "ruth", "/what-if", form, fields)
 	if w.Code != http.StatusOK {

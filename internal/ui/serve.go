@@ -14,10 +14,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/app/gate"
 	"github.com/muster-scheduler/muster/internal/app/review"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/journal"
+	"github.com/muster-scheduler/muster/internal/monitoring/judge"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -44,8 +46,13 @@ type Answerer struct {
 	local  bool // whoever asks is the one whose machine this is, if he knows the secret
 	secret string
 
-	journal *journal.Journal          // nil: none is kept
-	outlook func(string) *see.Outlook // nil: nothing is forecast
+	schedulerNames []string // whose pods are submitted
+	shardLabel     string
+
+	known   func(time.Time) *judge.Known // nil: nothing is known of metrics
+	reading time.Duration                // for how long a journal is read for a page
+	journal *journal.Journal             // nil: none is kept
+	outlook func(string) *see.Outlook    // nil: nothing is forecast
 }
 
 // New returns what answers from these cycles to those that the reviewer knows. The log is told of defects, in words that nobody who
@@ -55,7 +62,7 @@ func New(c Cycles, r Reviewer, log logr.Logger, now func() time.Time) *Answerer 
 		now = time.Now
 	}
 	return &Answerer{
-		cycles: c, review: r, log: log, now: now, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
+		cycles: c, review: r, log: log, now: now, shardLabel: keys.NodePoolLabel, reading: forTimeline, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
 		usual: newLine(atOnce, inLineMost, ofOneCaller, 2*time.Second), proofs: newLine(1, inLineMost/4, ofOneCaller/4, 10*time.Second),
 	}
 }
@@ -142,7 +149,11 @@ func (a *Answerer) Handler() http.Handler {
 	mux.HandleFunc("GET "+API+"/cycles/{number}", a.json(a.cycle))
 	mux.HandleFunc("GET "+API+"/ledger", a.json(a.ledger))
 	mux.HandleFunc("GET "+API+"/outlook", a.json(a.outlooks))
-	mux.HandleFunc("POST "+API+"/what-if", a.json(a.simulate))
+	mux.HandleFunc("GET "+API+"/alerts", a.json(a.alerts))
+	mux.HandleFunc("POST "+API+"/what-if", func(w http.ResponseWriter, r *http.Request) {
+		bounded(w, r, maxBody+1)
+		a.json(a.simulate)(w, r)
+	})
 	a.pages(mux)
 	var all http.Handler
 	if a.local {
@@ -345,10 +356,13 @@ func (a *Answerer) each(q *question, ask func(*see.Cycle, func(*see.Origin)) (an
 	return out, nil
 }
 
-// gang explains one gang, by a name as see.Cycle.Find takes it: ?inLine=true with the proof that remedies start it at its place.
-func (a *Answerer) gang(q *question) (any, error) { return a.explain(q) }
+// gang explains one gang, by a name as see.Cycle.Find takes it: ?inLine=true with the proof that remedies start it at its place,
+// ?timeline=true with what became of it since ?since=.
+func (a *Answerer) gang(q *question) (any, error) {
+	return a.explain(q, q.FormValue("timeline") == "true")
+}
 
-func (a *Answerer) explain(q *question) (*see.Explanation, error) {
+func (a *Answerer) explain(q *question, timeline bool) (*see.Explanation, error) {
 	ns, name := q.PathValue("namespace"), q.PathValue("name")
 	if ns == "" {
 		return nil, &see.Refusal{Field: "namespace", Rule: "is missing"}
@@ -393,6 +407,11 @@ func (a *Answerer) explain(q *question) (*see.Explanation, error) {
 			return nil, err
 		}
 		a.expect(e, shard, key, s)
+		if timeline && a.journal != nil {
+			if e.Timeline, err = a.timeline(q, c, key, shard); err != nil {
+				return nil, err
+			}
+		}
 		complete(&e.Cycle)
 		return e, nil
 	}

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -76,4 +77,12 @@ func (v *viewer) gang(k cluster.Key) bool {
 // list says whether he may list objects of the whole cluster.
 func (v *viewer) list(group, resource string) error {
 	return v.review.Resource(v.ctx, v.user, "list", group, resource, "")
+}
+
+// reviewed is the error of a review: a right that is missing, or that nobody could be asked.
+func reviewed(err error) error {
+	if errors.Is(err, review.ErrMayNot) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errReview, err)
 }

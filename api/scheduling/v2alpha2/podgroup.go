@@ -155,6 +155,11 @@ type TopologyConstraint struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=pg
+// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.queue`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.schedulingConditions[-1:].type`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.schedulingConditions[-1:].reasons[0].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.schedulingConditions[-1:].reasons[0].message`
 type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
