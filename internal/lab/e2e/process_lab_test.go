@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -186,9 +187,18 @@ func (p *process) signal(s syscall.Signal) <-chan struct{} {
 	select {
 	case <-p.ended:
 	default:
-		_ = p.cmd.Process.Signal(s) // fails only if it has just ended
+		if err := p.cmd.Process.Signal(s); err == nil && s == syscall.SIGSTOP { // fails only if it has just ended
+			awaitStop(p.cmd.Process.Pid)
+		}
 	}
 	return p.ended
+}
+
+// awaitStop waits until a child that was sent SIGSTOP has stopped: the thread that takes the signal may have to wait for a processor, and the
+// others go on until it has one. It returns too if the child has ended.
+func awaitStop(pid int) {
+	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
 }
 
 // send sends a signal to a process that runs and is to go on.
