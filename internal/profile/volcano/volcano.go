@@ -17,6 +17,21 @@ import (
 // Face is the face that the file is about.
 const Face = "volcano"
 
+// Default is the file that is compiled into Volcano's scheduler, and rules where it is given none.
+const Default = `actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+`
+
 // The bounds of a file: its bytes, and how many tiers, and plugins of all tiers, it has.
 const (
 	MostBytes   = 256 << 10
