@@ -16,7 +16,7 @@ import (
 // argumentReserve is the argument of resource-strategy-fit that keeps CPU and memory for who asks for what is scarce.
 const argumentReserve = "proportional"
 
-// ReasonReserved: the node has the CPU or the memory, which goes with something else that it has
+// ReasonReserved is said of a node that has the CPU or the memory, which goes with something else that it has.
 var ReasonReserved = &policy.Reason{
 	Key: "ReservedInProportion", Text: "{dim} is kept for pods that ask for {object}", Unblock: policy.UnblockNode,
 }

@@ -67,12 +67,14 @@ func TestScores(t *testing.T) {
 		{nodeorder, nil, "cpu=4000 memory=100", "cpu=2000 memory=40", "cpu=1000 memory=10", "424000000000"},
 		// GPUs 5/8 packed, twice, CPU 1/4 left: (2 * 62.5 + 25) / 3, ten times.
 		{
-			fit, policy.Arguments{"resources": `{"nvidia.com/*": {"type": "MostAllocated", "weight": 2}, "cpu": {"type": "LeastAllocated", "weight": 1}}`},
+			fit,
+			policy.Arguments{"resources": `{"nvidia.com/*": {"type": "MostAllocated", "weight": 2}, "cpu": {"type": "LeastAllocated", "weight": 1}}`},
 			"cpu=4000 gpu=8000", "cpu=2000 gpu=4000", "cpu=1000 gpu=1000", "500000000000",
 		},
 		// One of two scarce resources is there, of weight 3 of 4: a quarter is left.
 		{
-			fit, policy.Arguments{"sra": `{"enable": true, "resources": "nvidia.com/gpu,example.com/card", "weight": 4, "resourceWeight": {"nvidia.com/gpu": 3}}`},
+			fit,
+			policy.Arguments{"sra": `{"enable": true, "resources": "nvidia.com/gpu,example.com/card", "weight": 4, "resourceWeight": {"nvidia.com/gpu": 3}}`},
 			"cpu=4000 gpu=8000", "", "cpu=1000", "100000000000",
 		},
 		{fit, policy.Arguments{"sra": `{"enable": false, "resources": "nvidia.com/gpu", "weight": 4}`}, "cpu=4000", "", "cpu=1000", "0"},
