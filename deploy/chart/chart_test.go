@@ -2,13 +2,16 @@ package chart
 
 import (
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/served"
+	schedulerfile "github.com/muster-scheduler/muster/internal/profile/volcano"
 )
 
 // TestGenerated: what the chart has from elsewhere is up to date.
@@ -104,6 +107,32 @@ func TestReport(t *testing.T) {
 		}
 		if !ok {
 			t.Errorf("%q: got %v, want %q", c.values, found, want)
+		}
+	}
+}
+
+// TestSchedulerFile: the file that the chart gives Volcano's gangs by default is one, and all of it is known.
+func TestSchedulerFile(t *testing.T) {
+	t.Parallel()
+	text, err := fs.ReadFile(Files(), "values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Volcano struct {
+			SchedulerConf string `json:"schedulerConf"`
+		} `json:"volcano"`
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	f, err := schedulerfile.Parse([]byte(values.Volcano.SchedulerConf), builtin.Registry())
+	if err != nil || !slices.Equal(f.Face.Actions, []string{"enqueue", "allocate", "backfill"}) || len(f.Face.Tiers) != 2 || len(f.Face.Tiers[1]) != 6 {
+		t.Errorf("%+v, %v", f.Face, err)
+	}
+	for _, told := range f.Told {
+		if !strings.Contains(told.Rule, "no part of their own") && !strings.Contains(told.Rule, "not honoured") {
+			t.Error(told)
 		}
 	}
 }

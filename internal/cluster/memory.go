@@ -214,6 +214,9 @@ func (r RememberedAnswer) Again(generation uint64) Instant {
 // the answer then asks to be woken, see [RememberedAnswer.Again].
 func (s *Store) RememberAnswer(question string, r RememberedAnswer) { s.answers[question] = r }
 
+// ForgetAnswers forgets all answers: whoever gave them is asked no more.
+func (s *Store) ForgetAnswers() { clear(s.answers) }
+
 // lost notes that a gang lost room by something that was not our doing. p may be detached.
 func (s *Store) lost(p *Pod) {
 	s.news = s.now

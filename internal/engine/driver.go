@@ -66,6 +66,16 @@ func (d *Driver) Due(now cluster.Instant) bool {
 // Wake is when a cycle becomes due by the passing of time alone; cluster.Forever for never.
 func (d *Driver) Wake() cluster.Instant { return cluster.Earliest(d.wakeAt, d.store.NextTimer()) }
 
+// Use has another engine decide from the next cycle on, which is due. It is called between cycles, so that a cycle is decided by one profile. What was decided, promised
+// and admitted stands; remembered answers go with the engine that gave them.
+func (d *Driver) Use(e *Engine) {
+	if d.run != nil {
+		panic("engine: Use within a cycle")
+	}
+	d.engine, d.ran = e, false
+	d.store.ForgetAnswers()
+}
+
 // Skip tells the driver that the last changes of the Store need no cycle.
 func (d *Driver) Skip() { d.seen = d.store.Generation() }
 

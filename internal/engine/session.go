@@ -62,9 +62,9 @@ func (e *Engine) open(ps *policy.Plugins, v *policy.View) {
 		}
 		done()
 	}
-	ps.Faces = make(map[string][]*policy.Plugins, len(e.faces))
-	for face, tiers := range e.faces { // order: each by itself
-		for _, tier := range tiers {
+	ps.Faces, ps.FaceScores = make(map[string][]*policy.Plugins, len(e.faces)), map[string][]policy.NodeScore{}
+	for _, face := range sortedNames(e.faces) {
+		for _, tier := range e.faces[face] {
 			own := &policy.Plugins{}
 			for _, np := range tier {
 				for _, part := range np.parts {
@@ -74,7 +74,7 @@ func (e *Engine) open(ps *policy.Plugins, v *policy.View) {
 					}
 				}
 			}
-			ps.Faces[face] = append(ps.Faces[face], own)
+			ps.Add(face, own, v)
 		}
 	}
 }

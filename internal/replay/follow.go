@@ -117,7 +117,7 @@ func (f *Follower) Take(text []byte) (EntryKind, error) {
 		f.head, f.cluster, f.there = Case{Version: c.Version, Profile: c.Profile, StorageCapacity: c.StorageCapacity}, e.Cluster, true
 	}
 	f.cycle, f.now, f.dims, f.memory = e.Cycle, c.Image.Now, c.Image.Dims, c.Image.Memory
-	f.head.Decided, f.head.Plans = c.Decided, c.Plans
+	f.head.Profile, f.head.Decided, f.head.Plans = c.Profile, c.Decided, c.Plans // each cycle says by what it was decided
 	if e.Gone != nil {
 		f.forget(e.Gone)
 	}

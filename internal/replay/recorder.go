@@ -21,14 +21,14 @@ const MaxKept = 1000
 // concurrent use.
 type Recorder struct {
 	version string
-	profile engine.Profile
 	storage bool
 
-	mu     sync.Mutex
-	latest *moment
-	ring   []moment // of cycles that decided something; full when its length is its capacity
-	next   int
-	cycles uint64
+	mu      sync.Mutex
+	profile engine.Profile // of the next cycle
+	latest  *moment
+	ring    []moment // of cycles that decided something; full when its length is its capacity
+	next    int
+	cycles  uint64
 	// promised are the nominations of the latest cycle: which node each pod waits for.
 	promised map[string]string
 
@@ -37,9 +37,10 @@ type Recorder struct {
 
 // moment is one cycle.
 type moment struct {
-	cycle uint64
-	snap  *cluster.Snapshot
-	plans []engine.Plan
+	cycle   uint64
+	snap    *cluster.Snapshot
+	plans   []engine.Plan
+	profile engine.Profile // by which it was decided
 }
 
 // Cycle is what a list of cycles says of one.
@@ -68,7 +69,7 @@ func (r *Recorder) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cycles++
-	m := moment{r.cycles, snap, plans}
+	m := moment{r.cycles, snap, plans, r.profile}
 	r.latest = &m
 	news := r.news(plans)
 	switch {
@@ -122,8 +123,32 @@ func (r *Recorder) Latest() *cluster.Snapshot {
 	return r.latest.snap
 }
 
-// Profile is what the scheduler decides by.
-func (r *Recorder) Profile() engine.Profile { return r.profile }
+// LatestBy returns the snapshot of the latest cycle, and by what it was decided; nil before the first.
+func (r *Recorder) LatestBy() (*cluster.Snapshot, engine.Profile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest == nil {
+		return nil, r.profile
+	}
+	return r.latest.snap, r.latest.profile
+}
+
+// Profile is what the scheduler decides by: the latest cycle, or the first one if there has been none.
+func (r *Recorder) Profile() engine.Profile {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest != nil {
+		return r.latest.profile
+	}
+	return r.profile
+}
+
+// Use says what the scheduler decides by from the next cycle on.
+func (r *Recorder) Use(p engine.Profile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.profile = p
+}
 
 // find returns a cycle by its number, 0 for the latest.
 func (r *Recorder) find(cycle uint64) (moment, bool) {
@@ -198,7 +223,7 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer r.writing.Unlock()
 	w.Header().Set("Content-Type", "application/gzip")
 	w.Header().Set("Muster-Cycle", strconv.FormatUint(m.cycle, 10))
-	c := &Case{Version: r.version, Profile: r.profile, StorageCapacity: r.storage, Image: m.snap.Image(), Decided: true, Plans: m.plans}
+	c := &Case{Version: r.version, Profile: m.profile, StorageCapacity: r.storage, Image: m.snap.Image(), Decided: true, Plans: m.plans}
 	if err := Write(w, c); err != nil {
 		panic(http.ErrAbortHandler) // the header is sent: the reader must not take what it has for a whole file
 	}

@@ -1,11 +1,15 @@
 package replay_test
 
 import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 )
@@ -44,5 +48,69 @@ func TestKeptCycles(t *testing.T) {
 	want := [][4]int{{1, 0, 1, 1}, {4, 0, 0, 1}, {7, 0, 0, 1}, {8, 1, 0, 0}, {9, 0, 0, 0}} // the last one is the latest
 	if !slices.Equal(got, want) {
 		t.Errorf("kept %v, want %v", got, want)
+	}
+}
+
+// TestOtherProfile: a scheduler may decide by another profile from one cycle to the next. Each cycle that is kept, and each that a reader follows, says by which it was
+// decided, and comes to the same plans again.
+func TestOtherProfile(t *testing.T) {
+	t.Parallel()
+	idle := profile.BuiltIn()
+	idle.Actions = nil
+	r, err := replay.NewRecorder("v", idle, false, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := replay.NewStream("v", idle, false)
+	f := follow(t, s)
+	store := smallCluster().Image.Store(cluster.Options{})
+	e, err := engine.New(idle, builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := engine.NewDriver(e, store)
+	var kept replay.Follower
+	for i, want := range []struct{ actions, plans int }{{0, 0}, {0, 0}, {5, 1}, {5, 0}} {
+		if i == 2 {
+			busy, err := engine.New(profile.BuiltIn(), builtin.Registry())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Use(busy)
+			if !d.Due(cluster.UnixNano(1)) {
+				t.Error("another engine, and no cycle is due")
+			}
+			r.Use(busy.Profile())
+			s.Use(busy.Profile())
+			if got := len(r.Profile().Actions); got != 0 {
+				t.Errorf("the latest cycle was decided by %d actions", got)
+			}
+		}
+		snap, plans, _ := d.Cycle(t.Context(), cluster.UnixNano(1))
+		r.Decided(snap, plans)
+		s.Decided(snap, plans)
+		f.take()
+		text, _, err := f.Condensed(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kept.Take(text); err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/snapshot", nil))
+		file, err := replay.Read(bytes.NewReader(w.Body.Bytes()), replay.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, p := r.LatestBy(); len(p.Actions) != want.actions {
+			t.Errorf("cycle %d: the recorder says %v", i+1, p.Actions)
+		}
+		for name, c := range map[string]*replay.Case{"kept": file, "followed": f.Case(), "condensed": kept.Case()} { // order: each on its own
+			out, err := c.Run(t.Context(), builtin.Registry())
+			if err != nil || !out.Same || len(c.Plans) != want.plans || len(c.Profile.Actions) != want.actions {
+				t.Errorf("cycle %d, %s: same %v, %d plans, actions %v, %v", i+1, name, out.Same, len(c.Plans), c.Profile.Actions, err)
+			}
+		}
 	}
 }

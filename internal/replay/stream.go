@@ -27,10 +27,10 @@ var ErrReaders = errors.New("too many follow the cycles")
 // a cycle is worked out once for all readers, in the time of the first one that gets there. It is safe for concurrent use.
 type Stream struct {
 	version string
-	profile engine.Profile
 	storage bool
 
 	mu      sync.Mutex
+	profile engine.Profile // of the next cycle
 	cycles  uint64
 	ring    []*told // the latest cycles, oldest first; while nobody reads, the last one alone
 	readers int
@@ -61,7 +61,7 @@ func (s *Stream) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cycles++
-	t := &told{moment: moment{s.cycles, snap, plans}}
+	t := &told{moment: moment{s.cycles, snap, plans, s.profile}}
 	if n := len(s.ring); n > 0 && s.readers > 0 {
 		t.before = s.ring[n-1].snap
 		s.ring = append(s.ring[max(0, n+1-lag):], t)
@@ -70,6 +70,13 @@ func (s *Stream) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
 	}
 	close(s.news)
 	s.news = make(chan struct{})
+}
+
+// Use says what the scheduler decides by from the next cycle on.
+func (s *Stream) Use(p engine.Profile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.profile = p
 }
 
 // Follow writes the latest cycle and those that come, until ctx ends or a write fails; nil for the former. A write is one entry or several, and may
@@ -153,7 +160,7 @@ func (s *Stream) next(at uint64) (t *told, missed uint64, news <-chan struct{}) 
 
 // tell is what is told of a cycle: the whole of it, or what differs from the one before, where it is of the same Store.
 func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
-	c := &Case{Version: s.version, Profile: s.profile, StorageCapacity: s.storage, Decided: true, Plans: t.plans}
+	c := &Case{Version: s.version, Profile: t.profile, StorageCapacity: s.storage, Decided: true, Plans: t.plans}
 	if !whole {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -37,10 +37,9 @@ type asked struct {
 // answering has gangs' own objects say why they wait, and what would change it, for those who may read no more (keys.WhyAnnotation). It looks at the
 // latest cycle, beside the scheduler's loop, which waits for none of it.
 type answering struct {
-	profile  engine.Profile
 	registry engine.Registry
 	guard    *aside.Guard
-	latest   func() *cluster.Snapshot // of the latest cycle; nil before the first
+	latest   func() (*cluster.Snapshot, engine.Profile) // of the latest cycle, and by what it was decided; nil before the first
 	gangs    func(context.Context) ([]asked, error)
 	set      func(key cluster.Key, uid, text string)
 	waits    func(uid string) bool // something is still to be written of it
@@ -52,9 +51,9 @@ type answering struct {
 }
 
 // newAnswering returns what answers, and writes by the pool.
-func (p *process) newAnswering(prof engine.Profile, a *apply.Answers, guard *aside.Guard) *answering {
+func (p *process) newAnswering(a *apply.Answers, guard *aside.Guard) *answering {
 	return &answering{
-		profile: prof, registry: p.actions(), guard: guard, latest: p.recorder.Latest, set: a.Set, waits: a.Waits, now: time.Now,
+		registry: p.actions(), guard: guard, latest: p.recorder.LatestBy, set: a.Set, waits: a.Waits, now: time.Now,
 		gangs: func(ctx context.Context) ([]asked, error) {
 			var list v2alpha2.PodGroupList
 			if err := p.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -89,7 +88,7 @@ func (a *answering) Run(ctx context.Context) error {
 
 // round looks at as many gangs of the latest cycle as there is time for. A cycle that all have been told of is not looked at again.
 func (a *answering) round(ctx context.Context) error {
-	snap := a.latest()
+	snap, prof := a.latest()
 	if snap == nil || a.whole && snap.Generation == a.seen {
 		return nil
 	}
@@ -104,7 +103,7 @@ func (a *answering) round(ctx context.Context) error {
 		}
 		return 1
 	})
-	cycle, end := see.NewCycle(snap, a.profile, a.registry), a.now().Add(answerFor)
+	cycle, end := see.NewCycle(snap, prof, a.registry), a.now().Add(answerFor)
 	run, err := cycle.Look(ctx)
 	if err != nil {
 		return err

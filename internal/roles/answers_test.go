@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -39,8 +40,10 @@ func TestAnswering(t *testing.T) {
 	step := time.Duration(0) // that a look at the clock takes
 	written := map[string]int{}
 	a := &answering{
-		profile: profile.BuiltIn(), registry: builtin.Registry(), now: func() time.Time { now = now.Add(step); return now },
-		latest: func() *cluster.Snapshot { return store.Snapshot(cluster.InstantOf(now)) },
+		registry: builtin.Registry(), now: func() time.Time { now = now.Add(step); return now },
+		latest: func() (*cluster.Snapshot, engine.Profile) {
+			return store.Snapshot(cluster.InstantOf(now)), profile.BuiltIn()
+		},
 		gangs: func(context.Context) (out []asked, _ error) {
 			for _, n := range names {
 				namespace, name, _ := strings.Cut(n, "/")

@@ -22,18 +22,18 @@ const cycleFlag = "cycle-listen-address"
 // servesCycles says whether the scheduler's cycles are served.
 func (p *process) servesCycles() bool { return p.CycleListen != "" && p.CycleListen != "0" }
 
-// newCycles makes the server of the scheduler's cycles, and returns what is told of each.
-func (p *process) newCycles(prof engine.Profile) (func(*cluster.Snapshot, []engine.Plan), error) {
+// newCycles makes the server of the scheduler's cycles, and returns what is told of each, and by what those are decided that come.
+func (p *process) newCycles(prof engine.Profile) (decided func(*cluster.Snapshot, []engine.Plan), use func(engine.Profile), err error) {
 	stream := replay.NewStream(p.version, prof, p.CSIStorage)
 	server, err := cycles.NewServer(stream, &review.Reviewer{Client: p.client})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.cycles = server
 	return func(snap *cluster.Snapshot, plans []engine.Plan) {
 		p.recorder.Decided(snap, plans)
 		stream.Decided(snap, plans)
-	}, nil
+	}, stream.Use, nil
 }
 
 // listenCycles opens the port at which cycles are served, and has the scheduler's Lease say where that is.

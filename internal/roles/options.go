@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
-	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
@@ -49,7 +47,7 @@ func (s *Settings) profile() (engine.Profile, error) {
 			return engine.Profile{}, fmt.Errorf("%s: %w", s.SchedulerConf, err)
 		}
 	}
-	if s.VolcanoConf != "" {
+	if s.VolcanoConf+s.VolcanoMap != "" {
 		file, err := s.volcanoFile()
 		if err != nil {
 			return engine.Profile{}, err
@@ -62,24 +60,6 @@ func (s *Settings) profile() (engine.Profile, error) {
 
 // mostOfFile is how much of a file is read: enough to say that it is too long.
 const mostOfFile = 4 * volcano.MostBytes
-
-// volcanoFile reads Volcano's scheduler file.
-func (s *Settings) volcanoFile() (volcano.File, error) {
-	f, err := os.Open(s.VolcanoConf)
-	if err != nil {
-		return volcano.File{}, fmt.Errorf("--volcano-scheduler-conf: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostOfFile))
-	if err != nil {
-		return volcano.File{}, fmt.Errorf("--volcano-scheduler-conf: %w", err)
-	}
-	file, err := volcano.Parse(text, builtin.Registry())
-	if err != nil {
-		return volcano.File{}, fmt.Errorf("--volcano-scheduler-conf: %s: %w", s.VolcanoConf, err)
-	}
-	return file, nil
-}
 
 // lease is the times of Leases.
 func (s *Settings) lease() app.LeaseTimes {

@@ -174,8 +174,8 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 			return nil, fmt.Errorf("--volcano-scheduler-name: %q must be a name, and none of --scheduler-name: a pod is of one face", name)
 		}
 	}
-	if s.VolcanoConf != "" && len(s.VolcanoNames) == 0 {
-		return nil, fmt.Errorf("--volcano-scheduler-conf: there are no gangs of Volcano's without --volcano-scheduler-name")
+	if err := s.checkVolcano(); err != nil {
+		return nil, err
 	}
 	p := &process{
 		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
@@ -418,15 +418,6 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
-	if p.VolcanoConf != "" {
-		file, err := p.volcanoFile()
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range file.Told {
-			p.log.Info("Volcano's scheduler file was understood in part", "file", p.VolcanoConf, "problem", f.Error())
-		}
-	}
 	for _, w := range e.Warnings {
 		p.log.Info("the profile was understood in part", "problem", w)
 	}
@@ -498,14 +489,24 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	lo := p.loop()
 	lo.Decided, lo.Known = p.recorder.Decided, known.Store
+	used := []func(engine.Profile){p.recorder.Use}
 	var answers *answering
 	if p.Explain {
-		answers = p.newAnswering(prof, apply.NewAnswers(pool, kit, keys.WhyAnnotation), guard)
+		answers = p.newAnswering(apply.NewAnswers(pool, kit, keys.WhyAnnotation), guard)
 	}
 	if p.servesCycles() {
-		if lo.Decided, err = p.newCycles(prof); err != nil {
+		var follow func(engine.Profile)
+		if lo.Decided, follow, err = p.newCycles(prof); err != nil {
 			return nil, err
 		}
+		used = append(used, follow)
+	}
+	file, runFile, err := p.followFile(prof, used, guard)
+	if err != nil {
+		return nil, err
+	}
+	if file != nil {
+		lo.Engines = file
 	}
 	lo.Watch = func(what string) scheduler.Work { return p.dog.Begin(what) }
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
@@ -548,6 +549,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		}, lo)
 		g.Add("writers", pool.Run)
 		g.Add("loop", loop.Run)
+		if file != nil {
+			g.Add("scheduler-file", runFile)
+		}
 		if answers != nil {
 			g.Add("answers", answers.Run)
 		}

@@ -3,10 +3,19 @@ package roles
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/textfile"
 )
 
 // TestVolcanoFile: --volcano-scheduler-conf names a scheduler file of Volcano's. A bad one, one that is not there, and one without Volcano's scheduler names stop the
@@ -40,5 +49,74 @@ func TestVolcanoFile(t *testing.T) {
 	}
 	if _, err := newProcess([]string{Scheduler}, parse(t, Scheduler, "--volcano-scheduler-conf="+file), "v", logr.Discard()); err == nil || !strings.Contains(err.Error(), "--volcano-scheduler-name") {
 		t.Errorf("without names: %v", err)
+	}
+}
+
+// TestSchedulerFile: the file is followed. Each text that is good is what is decided by from the next cycle on, told once; a bad one, or one that goes, is told with its line
+// and its rule, once, and the one before it rules on.
+func TestSchedulerFile(t *testing.T) {
+	t.Parallel()
+	s := parse(t, Scheduler, "--volcano-scheduler-name=volcano", "--volcano-scheduler-configmap=volcano-system/c:k", "--kubeconfig="+newPlane(t, true).kubeconfig())
+	p, err := newProcess([]string{Scheduler}, s, "v", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := s.profile()
+	if err != nil || len(base.Faces) != 1 || !slices.Equal(base.Faces[0].Actions, []string{"enqueue", "allocate", "backfill"}) {
+		t.Fatalf("it begins with %+v, %v", base.Faces, err)
+	}
+	var events []string
+	used := 0
+	f := &schedulerFile{
+		where: "c", base: base, registry: p.actions(), changed: make(chan struct{}, 1), refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "refused"}),
+		used: func(engine.Profile) { used++ },
+		tell: func(o client.Object, kind, reason, message string) {
+			events = append(events, strings.TrimSpace(o.GetName()+" "+kind+" "+reason+" "+message))
+		},
+	}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "c"}}
+	if f.Settled() {
+		t.Error("settled before anything was read")
+	}
+	const good, bad = "actions: enqueue\n", "actions: enqueue\ntiers: 3\n"
+	for i, step := range []struct {
+		found   textfile.Found
+		actions int // of the engine that comes; 0 for none
+		event   string
+		refused float64
+	}{
+		{textfile.Found{Text: []byte(bad), About: m}, 0, "c Warning SchedulerFileRefused the file is refused, and the one before it rules: line 2: tiers must be a list", 1},
+		{textfile.Found{Text: []byte(good), About: m}, 1, "c Normal SchedulerFileTaken the scheduler decides by this file from now on", 0},
+		{textfile.Found{Text: []byte(good), About: m}, 0, "", 0},
+		{textfile.Found{Text: []byte(bad), About: m}, 0, "c Warning SchedulerFileRefused the file is refused, and the one before it rules: line 2: tiers must be a list", 1},
+		{textfile.Found{Text: []byte(bad), About: m}, 0, "", 1},
+		{textfile.Found{Text: []byte(good), About: m}, 0, "", 0},
+		{textfile.Found{Why: "it is gone"}, 0, "", 1},
+		{textfile.Found{Text: []byte("actions: enqueue, allocate\n"), About: m}, 2, "c Normal SchedulerFileTaken the scheduler decides by this file from now on", 0},
+	} {
+		events = nil
+		f.found(logr.Discard(), step.found)
+		<-f.Changed()
+		actions := 0
+		if e := f.Take(); e != nil {
+			if actions = len(e.Profile().Faces[0].Actions); len(e.Profile().Faces) != 1 || len(e.Profile().Actions) != len(base.Actions) {
+				t.Errorf("step %d: %+v", i, e.Profile())
+			}
+		}
+		if actions != step.actions || strings.Join(events, ";") != step.event || testutil.ToFloat64(f.refused) != step.refused || f.Take() != nil || !f.Settled() {
+			t.Errorf("step %d: %d actions, events %q, refused %v", i, actions, events, testutil.ToFloat64(f.refused))
+		}
+	}
+	if used != 2 {
+		t.Errorf("told %d times of another profile", used)
+	}
+	for flags, want := range map[string]string{
+		"--volcano-scheduler-configmap=a/b":                                                              "--volcano-scheduler-name",
+		"--volcano-scheduler-name=volcano --volcano-scheduler-configmap=a":                               "NAMESPACE/NAME",
+		"--volcano-scheduler-name=volcano --volcano-scheduler-configmap=a/b --volcano-scheduler-conf=/x": "keep one of both",
+	} {
+		if err := parse(t, Scheduler, strings.Fields(flags)...).checkVolcano(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", flags, err, want)
+		}
 	}
 }

@@ -79,6 +79,20 @@ type Usage interface {
 	Observe(*cluster.Snapshot) // what the cluster looks like now; it must not block
 }
 
+// Engines is where others than Parts.Engine come from, if what is decided by may change while the loop runs.
+type Engines interface {
+	Settled() bool            // what to decide by is known, or given up on; scheduling may begin
+	Changed() <-chan struct{} // settled, or there is something to take
+	Take() *engine.Engine     // what decides from the next cycle on, told once; nil: no other. The loop calls it between two cycles
+}
+
+// oneEngine is what is decided by where nothing else can come.
+type oneEngine struct{}
+
+func (oneEngine) Settled() bool            { return true }
+func (oneEngine) Changed() <-chan struct{} { return nil }
+func (oneEngine) Take() *engine.Engine     { return nil }
+
 // noUsage is a past of which nothing is known.
 type noUsage struct{}
 
@@ -116,6 +130,8 @@ type Options struct {
 	Event func(about client.Object, kind, reason, message string)
 	// Usage is where the past comes from; nil: shares do not look at it.
 	Usage Usage
+	// Engines is where others than the first engine come from; nil: there are no others.
+	Engines Engines
 	// Annotated records a normal event about a PodGroup, with annotations. It must not block. Nil records none.
 	Annotated func(about client.Object, reason, message string, annotations map[string]string)
 	// Watch has somebody notice when the loop does not get on; nil nobody.
@@ -184,6 +200,9 @@ func New(p Parts, o Options) *Loop {
 	if o.Usage == nil {
 		o.Usage = noUsage{}
 	}
+	if o.Engines == nil {
+		o.Engines = oneEngine{}
+	}
 	if o.Watch == nil {
 		o.Watch = func(string) Work { return unwatched{} }
 	}
@@ -204,23 +223,37 @@ func New(p Parts, o Options) *Loop {
 		metrics: p.Metrics, o: o,
 		store: p.Store, failed: map[string]int{}, stale: map[string]cluster.Instant{},
 	}
-	p.Engine.Trying = func(gang cluster.Key) { l.trying = gang }
-	p.Engine.Around = func(stage engine.Stage) func() {
+	l.look(p.Engine)
+	return l
+}
+
+// look has an engine say what it is busy with.
+func (l *Loop) look(e *engine.Engine) {
+	e.Trying = func(gang cluster.Key) { l.trying = gang }
+	e.Around = func(stage engine.Stage) func() {
 		began := time.Now()
 		return func() { l.metrics.stages.took(stage, time.Since(began)) }
 	}
-	return l
+}
+
+// renew has the engine decide that is there now. It is called between cycles.
+func (l *Loop) renew() {
+	if e := l.o.Engines.Take(); e != nil {
+		l.look(e)
+		l.driver.Use(e)
+	}
 }
 
 // Run schedules until ctx ends. It first waits for the feed to have the whole cluster, and for the past to be known or
 // given up on.
 func (l *Loop) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	for !l.feed.Synced() || !l.o.Usage.Settled() {
+	for !l.feed.Synced() || !l.o.Usage.Settled() || !l.o.Engines.Settled() {
 		select {
 		case <-l.feed.Changed():
 			l.feed.Drain(l.store)
 		case <-l.o.Usage.Changed():
+		case <-l.o.Engines.Changed():
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return nil
@@ -236,6 +269,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		work.Turn()
 		l.feed.Drain(l.store)
 		l.o.Usage.Drain(l.store)
+		l.renew()
 		l.clean(&c)
 		wait := l.once(ctx, &c)
 		work.Wait()
@@ -344,6 +378,7 @@ func (l *Loop) sleep(ctx context.Context, log logr.Logger, wait time.Duration) {
 	select {
 	case <-l.feed.Changed():
 	case <-l.o.Usage.Changed():
+	case <-l.o.Engines.Changed():
 	case <-l.binds.Room():
 	case <-l.evictions.Room():
 	case <-l.binds.Failed():

@@ -565,6 +565,29 @@ func TestVolcanoFace(t *testing.T) {
 	if d := cmp.Diff(install.Rules(install.VolcanoScheduler).Cluster, all["ClusterRole /muster-scheduler-volcano"].(*rbacv1.ClusterRole).Rules); d != "" {
 		t.Errorf("what the scheduler may do besides: %s", d)
 	}
+	const file = "kai-scheduler/" + install.VolcanoSchedulerFile
+	conf := all["ConfigMap "+file].(*corev1.ConfigMap).Data["volcano-scheduler.conf"]
+	if !strings.HasPrefix(conf, "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: priority\n") || shard.Spec.Args["volcano-scheduler-configmap"] != file+":volcano-scheduler.conf" {
+		t.Errorf("the scheduler is told %v, and the file says\n%s", shard.Spec.Args, conf)
+	}
+	if d := cmp.Diff(install.Rules(install.VolcanoScheduler).Home, all["Role kai-scheduler/muster-scheduler-volcano"].(*rbacv1.Role).Rules); d != "" {
+		t.Errorf("what the scheduler may read: %s", d)
+	}
+	filed, err := render(t, "volcano: {enabled: true, schedulerConfigMap: volcano-system/theirs}", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := objects(t, map[string]string{"volcano.yaml": filed["volcano.yaml"]})
+	if r := other["Role volcano-system/muster-scheduler-volcano"].(*rbacv1.Role).Rules; len(r) != 1 || !slices.Equal(r[0].ResourceNames, []string{"theirs"}) || other["ConfigMap "+file] != nil || !strings.Contains(filed["shard.yaml"], `volcano-scheduler-configmap: "volcano-system/theirs"`) {
+		t.Errorf("of a ConfigMap that there is the scheduler may %+v:\n%s", r, filed["shard.yaml"])
+	}
+	bare, err := render(t, `volcano: {enabled: true, schedulerConf: ""}`, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(bare["volcano.yaml"], install.VolcanoSchedulerFile) || strings.Contains(bare["shard.yaml"], "configmap") {
+		t.Error("without a file there is one")
+	}
 	config := objects(t, map[string]string{"config.yaml": with["config.yaml"]})["Config /kai-config"].(*kaiv1.Config)
 	if bound := all["ClusterRoleBinding /muster-admission-volcano"].(*rbacv1.ClusterRoleBinding).Subjects[0].Name; bound != install.Name(install.Admission) || !strings.Contains(config.Annotations[install.AnnotationRoles], `"--volcano-scheduler-name=volcano"`) {
 		t.Errorf("admission is told %s, and %s may look at Volcano's queues", config.Annotations[install.AnnotationRoles], bound)

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeaffinity"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeavailability"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeplacement"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/nodescores"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nominatednode"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/podaffinity"
@@ -85,13 +86,14 @@ func volcanos() engine.Registry {
 		Actions: map[string]func() engine.Action{"enqueue": func() engine.Action { return actions.Enqueue{} }},
 		Plugins: map[string][]policy.Factory{
 			votes.Overcommit: {votes.OvercommitFactory}, votes.Proportion: {votes.ProportionFactory}, votes.Capacity: {votes.CapacityFactory}, votes.SLA: {votes.SLAFactory},
+			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 		},
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"drf", "gang", "deviceshare", "predicates", "priority", "nodeorder", "conformance", "binpack", "resource-strategy-fit", "tdm", "task-topology", "numa-aware", "cdp",
+		"drf", "gang", "deviceshare", "predicates", "priority", "conformance", "tdm", "task-topology", "numa-aware", "cdp",
 		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}

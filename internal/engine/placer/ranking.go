@@ -19,7 +19,8 @@ const unfit = math.MinInt64
 // A draw goes to the smaller name.
 type ranking struct {
 	class  *cluster.Class
-	kind   int // whose company its pods are, 0 for nobody's
+	kind   int    // whose company its pods are, 0 for nobody's
+	face   string // whose own scores count, "" for those of all
 	order  *nodeOrder
 	width  int     // leaves, a power of two
 	score  []int64 // per leaf; nil, like count and winner, until one fits: a thousand classes may ask about nodes that are all full
@@ -36,6 +37,7 @@ type rankingKey struct {
 	class uint64
 	order int32
 	kind  int
+	face  string
 }
 
 // Rated returns how many nodes have been rated for classes in this run: a thousand classes, each of which has every node rated, are
@@ -47,32 +49,38 @@ func (pl *Placer) ranking(c *cluster.Class) *ranking { return pl.rankingIn(c, pl
 
 // rankingIn is ranking over the nodes of an order.
 func (pl *Placer) rankingIn(c *cluster.Class, order *nodeOrder) *ranking {
-	return pl.rankingOf(c, order, 0)
+	return pl.rankingOf(c, order, 0, "")
 }
 
-// rankingFor is rankingIn for pods like p, with the company of p counted.
+// rankingFor is rankingIn for pods like p, with the company of p counted, and what p's face has of its own to say of nodes.
 func (pl *Placer) rankingFor(p *cluster.Pod, order *nodeOrder) *ranking {
-	if pl.points.Company == nil {
-		return pl.rankingOf(p.Class, order, 0)
+	kind, face := 0, ""
+	if pl.points.Company != nil {
+		kind = pl.points.Company.Kind(p)
 	}
-	return pl.rankingOf(p.Class, order, pl.points.Company.Kind(p))
+	if len(pl.points.FaceScores) > 0 {
+		if g := pl.snap.Gang(p.Gang); g != nil && pl.points.FaceScores[g.Key.Face] != nil {
+			face = g.Key.Face
+		}
+	}
+	return pl.rankingOf(p.Class, order, kind, face)
 }
 
-func (pl *Placer) rankingOf(c *cluster.Class, order *nodeOrder, kind int) *ranking {
+func (pl *Placer) rankingOf(c *cluster.Class, order *nodeOrder, kind int, face string) *ranking {
 	c = c.Alone()
-	key := rankingKey{c.ID, order.id, kind}
+	key := rankingKey{c.ID, order.id, kind, face}
 	var changed []cluster.NodeID
 	if kind != 0 {
 		_, changed = pl.points.Company.Company(kind)
 	}
 	r := pl.rankings[key]
 	if r == nil {
-		r = pl.buildRanking(c, order, kind)
+		r = pl.buildRanking(c, order, kind, face)
 		pl.rankings[key] = r
 		return r
 	}
 	if len(pl.ledger.Touched())-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
-		*r = *pl.buildRanking(c, order, kind)
+		*r = *pl.buildRanking(c, order, kind, face)
 		return r
 	}
 	pl.rated += len(pl.ledger.Touched()) - r.synced + len(changed) - r.heard
@@ -90,13 +98,13 @@ func (pl *Placer) rankingOf(c *cluster.Class, order *nodeOrder, kind int) *ranki
 	return r
 }
 
-func (pl *Placer) buildRanking(c *cluster.Class, order *nodeOrder, kind int) *ranking {
+func (pl *Placer) buildRanking(c *cluster.Class, order *nodeOrder, kind int, face string) *ranking {
 	pl.rated += len(order.nodes)
 	width := 1
 	for width < len(order.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, order: order, kind: kind, width: width, synced: len(pl.ledger.Touched())}
+	r := &ranking{class: c, order: order, kind: kind, face: face, width: width, synced: len(pl.ledger.Touched())}
 	if kind != 0 {
 		_, changed := pl.points.Company.Company(kind)
 		r.heard = len(changed)
@@ -107,7 +115,7 @@ func (pl *Placer) buildRanking(c *cluster.Class, order *nodeOrder, kind int) *ra
 	if kind == 0 {
 		pl.rateAll(r)
 	} else {
-		pl.rateCompany(r, pl.rankingOf(c, order, 0))
+		pl.rateCompany(r, pl.rankingOf(c, order, 0, face))
 	}
 	if r.room > 0 {
 		r.playAll()
@@ -197,16 +205,22 @@ func (pl *Placer) rate(r *ranking, n cluster.NodeID, i int32) {
 		r.score[i] = unfit
 		return
 	}
-	r.score[i] = pl.scoreNode(r.class, pl.snap.Node(n))
+	r.score[i] = pl.scoreNode(r.class, pl.snap.Node(n), r.face)
 	if r.kind != 0 {
 		scores, _ := pl.points.Company.Company(r.kind)
 		r.score[i] += scores[n]
 	}
 }
 
-func (pl *Placer) scoreNode(c *cluster.Class, n *cluster.Node) int64 {
-	sum := int64(0)
-	for _, p := range pl.points.Scores {
+// scoreNode sums what is said of a node: by the plugins of all, or, where a face has scores of its own, by those, and that room which is there comes before room which will be.
+func (pl *Placer) scoreNode(c *cluster.Class, n *cluster.Node, face string) int64 {
+	sum, scores := int64(0), pl.points.Scores
+	if face != "" {
+		if scores = pl.points.FaceScores[face]; pl.ledger.FitsIdle(c, n.ID) {
+			sum = idleFirst
+		}
+	}
+	for _, p := range scores {
 		sum += p.ScoreNode(c, n)
 	}
 	return sum
@@ -376,4 +390,6 @@ func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in nodeRange) (int32, bo
 const (
 	heldBonus    = 10_000_000 * policy.ScorePoint
 	waitingBonus = 500 * policy.ScorePoint
+	// idleFirst is that of a node where the pod fits at once, for a face with scores of its own: above all that these come to, and below heldBonus.
+	idleFirst = 5_000_000 * policy.ScorePoint
 )

@@ -39,6 +39,8 @@ type Plugins struct {
 
 	// Faces are what the tiers of a face's own have to say of its gangs, by its name.
 	Faces map[string][]*Plugins
+	// FaceScores are the node scores of a face's own, by its name: where there are some, they stand for Scores. None has an entry without any.
+	FaceScores map[string][]NodeScore
 }
 
 // Vote asks a face's tiers whether a gang of it is admitted: whoever rejects ends it; after a tier in which somebody permits, no later one is asked; with no vote it
@@ -123,4 +125,30 @@ func FirstNo[T any](of []Named[T], ask func(T) Verdict) Verdict {
 		}
 	}
 	return Verdict{}
+}
+
+// Add takes in a tier of a face's own, opened for the run.
+func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
+	ps.Faces[face] = append(ps.Faces[face], tier)
+	if len(tier.Scores) > 0 {
+		ps.FaceScores[face] = append(ps.FaceScores[face], tier.Scores...)
+	}
+	for _, f := range tier.Filters {
+		ps.Filters = append(ps.Filters, Named[NodeFilter]{f.Name, ofFace{f.It, face, v}})
+	}
+}
+
+// ofFace is a NodeFilter that is asked about a face's pods alone: to all others it says yes.
+type ofFace struct {
+	NodeFilter
+	face string
+	view *View
+}
+
+// CheckNode asks the filter about a pod of the face.
+func (f ofFace) CheckNode(p *cluster.Pod, n *cluster.Node) Verdict {
+	if g := f.view.snap.Gang(p.Gang); g == nil || g.Key.Face != f.face {
+		return Verdict{}
+	}
+	return f.NodeFilter.CheckNode(p, n)
 }

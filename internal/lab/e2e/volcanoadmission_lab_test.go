@@ -36,7 +36,7 @@ func bareJob(namespace, name, queue string) *vcbatch.Job {
 // TestVolcanoAdmission: on a real API server Jobs that say little are completed, and run; Volcano's examples that are there to be refused are, and so are Jobs, Queues and PodGroups where the
 // queues do not allow them, pods of Volcano's by a policy, and nobody else's; while the role is dead, Volcano's kinds wait for it and pods do not.
 func TestVolcanoAdmission(t *testing.T) {
-	b := newFacesFixture(t)
+	b := newFacesFixture(t, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

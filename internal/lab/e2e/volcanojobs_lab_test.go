@@ -83,8 +83,8 @@ func volcanoExampleText(t *testing.T, name string) []byte {
 }
 
 // newFacesFixture is a lab in which Muster schedules both faces: its scheduler under the rights of an installation and those that Volcano's face adds, the binder,
-// the podgrouper, and Volcano's controllers. No scheduler of the test's.
-func newFacesFixture(t *testing.T) *volcanoFixture {
+// the podgrouper, and Volcano's controllers. No scheduler of the test's. before has objects made, and says flags of the scheduler; nil for none.
+func newFacesFixture(t *testing.T, before func(*volcanoFixture) []string) *volcanoFixture {
 	t.Helper()
 	b := newVolcanoFixture(t)
 	kubeconfig := b.as(t, install.Scheduler)
@@ -94,8 +94,12 @@ func newFacesFixture(t *testing.T) *volcanoFixture {
 		ObjectMeta: added, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: added.Name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kaikeys.Namespace, Name: install.Name(install.Scheduler)}},
 	})
+	flags := []string{"--plugin-server-port=0", "--volcano-scheduler-name=" + vckeys.SchedulerName}
+	if before != nil {
+		flags = append(flags, before(b)...)
+	}
 	for _, p := range []*process{
-		newProcess(t, install.Scheduler, kubeconfig, "--plugin-server-port=0", "--volcano-scheduler-name="+vckeys.SchedulerName),
+		newProcess(t, install.Scheduler, kubeconfig, flags...),
 		newProcess(t, install.Binder, b.lab.Kubeconfig()), newProcess(t, install.PodGrouper, b.lab.Kubeconfig()),
 	} {
 		p.start()
@@ -108,7 +112,7 @@ func newFacesFixture(t *testing.T) *volcanoFixture {
 // PodGroup Running with all their pods, in a queue that was made for them where they name none. A gang that no room is for waits whole and says so on its PodGroup, one whose queue is closed too, until that is opened. No node is
 // ever given more than it has.
 func TestVolcanoJobsRun(t *testing.T) {
-	b := newFacesFixture(t)
+	b := newFacesFixture(t, nil)
 	for _, name := range []string{"root-eng-prod", "root-eng-dev", "root-sci-prod", "root-sci-dev"} { // those of hierarchical-jobs/queues.yaml
 		b.create(t, &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}

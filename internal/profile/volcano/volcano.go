@@ -1,6 +1,8 @@
 package volcano
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -16,6 +18,21 @@ import (
 
 // Face is the face that the file is about.
 const Face = "volcano"
+
+// Default is the file that is compiled into Volcano's scheduler, and rules where it is given none.
+const Default = `actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+`
 
 // The bounds of a file: its bytes, and how many tiers, and plugins of all tiers, it has.
 const (
@@ -330,8 +347,10 @@ func (r *reader) plugin(n *yaml.Node, field string) (use *engine.PluginUse, name
 			return entries(value, field+".arguments", func(key, value *yaml.Node) error {
 				at[key.Value] = key.Line
 				if args[key.Value] = value.Value; value.Kind != yaml.ScalarNode {
-					text, err := yaml.Marshal(value)
-					if err != nil {
+					var deep any
+					err := value.Decode(&deep)
+					text, err2 := json.Marshal(deep)
+					if err = cmp.Or(err, err2); err != nil {
 						return Fault{key.Line, field + ".arguments." + brief(key.Value), "cannot be read: " + brief(err.Error())}
 					}
 					args[key.Value] = string(text)
@@ -403,8 +422,13 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		r.idle = append(r.idle, name)
 		use.Arguments = nil // nobody reads them
 	}
-	if on, said := switches[enqueued]; said && !on {
-		use.Off = []policy.Point{"admission-vote"}
+	for _, at := range pointsOf() {
+		if on, said := switches[at.hook]; said && !on {
+			use.Off = append(use.Off, at.point)
+		}
+	}
+	if rest := partly()[name]; rest != "" {
+		r.tell(line, field+".name", "is "+name+", of which is not honoured yet: "+rest)
 	}
 	if name == pluginShares || name == pluginQuotas {
 		// Switches of the file, and what its actions come to: no arguments of the file's have these names, or they are told above.
@@ -421,6 +445,25 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		use.Arguments = nil
 	}
 	return use, nil
+}
+
+// at is a point that a switch switches.
+type at struct {
+	hook  string
+	point policy.Point
+}
+
+// pointsOf are the switches that mean something here, in the order of the points.
+func pointsOf() []at {
+	return []at{{enqueued, "admission-vote"}, {"Predicate", "node-filter"}, {"NodeOrder", "node-score"}}
+}
+
+// partly are the plugins of which a part is not honoured yet.
+func partly() map[string]string {
+	return map[string]string{
+		"nodeorder":             "imagelocality, podaffinity, podtopologyspread",
+		"resource-strategy-fit": "what pods say by annotations",
+	}
 }
 
 // The names by which switches reach plugins as arguments.

@@ -223,3 +223,12 @@ the pod of the Prometheus server. The value prometheus.enablePersistentStorage k
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{- /* Where Volcano's scheduler file is, NAMESPACE/NAME:KEY or NAMESPACE/NAME; "" for none. */ -}}
+{{- define "muster.volcanoFile" -}}
+{{- if .Values.volcano.schedulerConfigMap -}}
+{{- .Values.volcano.schedulerConfigMap -}}
+{{- else if .Values.volcano.schedulerConf -}}
+{{- .Release.Namespace }}/muster-volcano-scheduler:volcano-scheduler.conf
+{{- end -}}
+{{- end -}}
