@@ -84,14 +84,16 @@ func volcanos() engine.Registry {
 	r := engine.Registry{
 		Actions: map[string]func() engine.Action{"enqueue": func() engine.Action { return actions.Enqueue{} }},
 		Plugins: map[string][]policy.Factory{
-			votes.Overcommit: {votes.OvercommitFactory}, votes.Proportion: {votes.ProportionFactory}, votes.Capacity: {votes.CapacityFactory}, votes.SLA: {votes.SLAFactory},
+			votes.Overcommit: {votes.OvercommitFactory}, votes.SLA: {votes.SLAFactory},
+			votes.Proportion: {votes.ProportionFactory, votes.DeservedFactory}, votes.Capacity: {votes.CapacityFactory, votes.QuotasFactory},
+			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
 		},
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"drf", "gang", "deviceshare", "predicates", "priority", "nodeorder", "conformance", "binpack", "resource-strategy-fit", "tdm", "task-topology", "numa-aware", "cdp",
+		"drf", "deviceshare", "predicates", "nodeorder", "binpack", "resource-strategy-fit", "tdm", "task-topology", "numa-aware", "cdp",
 		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}

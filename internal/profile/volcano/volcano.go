@@ -56,6 +56,25 @@ const (
 	hierarchy = "Hierarchy"
 )
 
+// pointOf is the point at which a plugin is not asked whose hook is switched off; "" where that changes nothing.
+func pointOf(hook string) policy.Point {
+	switch hook {
+	case enqueued:
+		return "admission-vote"
+	case "Preemptable":
+		return "preemptable"
+	case "Reclaimable":
+		return "reclaimable"
+	case "Preemptive":
+		return "reclaim-gate"
+	case "Overused":
+		return "queue-turn"
+	case "JobStarving":
+		return "starving"
+	}
+	return ""
+}
+
 // The actions and plugins that are looked for.
 const (
 	actionReclaim = "reclaim"
@@ -403,8 +422,10 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		r.idle = append(r.idle, name)
 		use.Arguments = nil // nobody reads them
 	}
-	if on, said := switches[enqueued]; said && !on {
-		use.Off = []policy.Point{"admission-vote"}
+	for _, hook := range hooks() {
+		if on, said := switches[hook]; said && !on && pointOf(hook) != "" {
+			use.Off = append(use.Off, pointOf(hook))
+		}
 	}
 	if name == pluginShares || name == pluginQuotas {
 		// Switches of the file, and what its actions come to: no arguments of the file's have these names, or they are told above.
