@@ -155,6 +155,8 @@ type QueueState struct {
 	ReclaimMinRuntime Maybe[time.Duration]
 	// BudgetsBlock says that PodDisruptionBudgets of its work must not be violated, not even for what it holds over quota.
 	BudgetsBlock bool
+	// NotReclaimable says that nothing is taken from it for other queues, where somebody sees to that.
+	NotReclaimable bool
 	// Closed says in one sentence why nothing new starts in the queue, "" where it does. What runs there stays.
 	Closed string
 }

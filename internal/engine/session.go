@@ -29,7 +29,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot) *Session
 	s.Recorder = recorder.New(snap, len(e.actions), e.reasons, &e.slabs.traces)
 	s.Rules = rules.New(snap, s.Ledger, ps)
 	s.Placer = placer.New(ctx, &e.places, snap, s.Ledger, s.Rules, s.Recorder, ps)
-	e.open(ps, policy.NewView(snap, s.Ledger, s.Recorder.Step))
+	e.open(ps, policy.NewView(snap, s.Ledger, s.Recorder.Step, ps))
 	s.Ledger.Follow(ps.Hooks())
 	s.Rules.Open()
 	if len(e.asked) > 0 {
@@ -64,7 +64,9 @@ func (e *Engine) open(ps *policy.Plugins, v *policy.View) {
 	}
 	ps.Faces, ps.FaceScores = make(map[string][]*policy.Plugins, len(e.faces)), map[string][]policy.NodeScore{}
 	for _, face := range sortedNames(e.faces) {
-		for _, tier := range e.faces[face] {
+		tiers := e.faces[face]
+		ps.Faces[face] = make([]*policy.Plugins, 0, len(tiers))
+		for _, tier := range tiers {
 			own := &policy.Plugins{}
 			for _, np := range tier {
 				for _, part := range np.parts {

@@ -39,14 +39,15 @@ func Root() cluster.QueueState {
 // Queue returns the event that makes the model know q as it is, and what is wrong with its numbers ("" for nothing).
 //
 // The larger of deserved and guarantee is its quota, what is guaranteed its guarantee, capability its limit, weight its weight over quota in every dimension. A queue whose parent is not said is
-// below root. It takes nothing new unless its state is Open, or not said yet. A negative amount counts as 0.
+// below root. Nothing is taken back from one whose reclaimable is false. It takes nothing new unless its state is Open, or not said yet. A negative amount counts as 0.
 //
-// Not honoured yet are that a guarantee is kept free while nobody asks for it, reclaimable, extendClusters, affinity, dequeueStrategy and the annotations of
+// Not honoured yet are that a guarantee is kept free while nobody asks for it, extendClusters, affinity, dequeueStrategy and the annotations of
 // hierarchies; see docs/ledgers/volcano.yaml.
 func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 	st := cluster.QueueState{
 		Name: QueueName(q.Name), UID: string(q.UID), Display: q.Name, Parent: QueueName(cmp.Or(q.Spec.Parent, keys.RootQueue)),
 		Priority: q.Spec.Priority, Created: core.Nanoseconds(&q.CreationTimestamp), Closed: closed(q),
+		NotReclaimable: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
 	}
 	if q.Name == keys.RootQueue {
 		st.Parent, st.Priority = "", rootPriority

@@ -85,7 +85,9 @@ func volcanos() engine.Registry {
 	r := engine.Registry{
 		Actions: map[string]func() engine.Action{"enqueue": func() engine.Action { return actions.Enqueue{} }},
 		Plugins: map[string][]policy.Factory{
-			votes.Overcommit: {votes.OvercommitFactory}, votes.Proportion: {votes.ProportionFactory}, votes.Capacity: {votes.CapacityFactory}, votes.SLA: {votes.SLAFactory},
+			votes.Overcommit: {votes.OvercommitFactory}, votes.SLA: {votes.SLAFactory},
+			votes.Proportion: {votes.ProportionFactory, votes.DeservedFactory}, votes.Capacity: {votes.CapacityFactory, votes.QuotasFactory},
+			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 		},
 	}
@@ -93,7 +95,7 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"drf", "gang", "deviceshare", "predicates", "priority", "conformance", "tdm", "task-topology", "numa-aware", "cdp",
+		"drf", "deviceshare", "predicates", "tdm", "task-topology", "numa-aware", "cdp",
 		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}

@@ -105,6 +105,7 @@ func volcanoFields() []field {
 		on("Queue.scheduling.volcano.sh.spec.deserved", func(q *v1beta1.Queue) { q.Spec.Deserved = nil }),
 		on("Queue.scheduling.volcano.sh.spec.guarantee", func(q *v1beta1.Queue) { q.Spec.Guarantee = v1beta1.Guarantee{} }),
 		on("Queue.scheduling.volcano.sh.spec.parent", func(q *v1beta1.Queue) { q.Spec.Parent = "" }),
+		on("Queue.scheduling.volcano.sh.spec.reclaimable", func(q *v1beta1.Queue) { q.Spec.Reclaimable = nil }),
 		on("Queue.scheduling.volcano.sh.spec.priority", func(q *v1beta1.Queue) { q.Spec.Priority = 0 }),
 		on("Queue.scheduling.volcano.sh.status.state", func(q *v1beta1.Queue) { q.Status.State = "" }),
 		on("Pod.metadata.annotations["+keys.GroupName+"]", func(p *v1.Pod) { delete(p.Annotations, keys.GroupName) }),

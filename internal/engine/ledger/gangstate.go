@@ -226,6 +226,17 @@ func (g *GangState) SetActive(i int32) int32 {
 	return g.sets[i].satisfied
 }
 
+// CountReady returns how many pods of the gang hold room or have ended well, and how many wait for a release.
+func (g *GangState) CountReady() (ready, waiting int) {
+	for i := range g.sets {
+		if i == len(g.Sets) || g.Sets[i].Leaf {
+			ready += int(g.sets[i].active - g.sets[i].nominated + g.sets[i].finished)
+			waiting += int(g.sets[i].nominated)
+		}
+	}
+	return ready, waiting
+}
+
 // StrayActive returns how many pods have room whose set is not in the tree: they count for no minimum.
 func (g *GangState) StrayActive() int32 { return g.sets[len(g.Sets)].active }
 

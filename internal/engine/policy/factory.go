@@ -103,6 +103,13 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	                     Promises           told in order
 //	detail               Detailer           all asked, in order
 //	close                Closer             all called, in order
+//
+// Of a face's own plugins alone, about gangs of the face:
+//
+//	preemptable          Preemptable        node by node and tier by tier, see [Plugins.Judges]
+//	reclaimable          Reclaimable        the same
+//	queue-turn           QueueTurn          one no is enough
+//	starving             Starving           all of the first tier that has any must agree; nobody asked means no
 type Point string
 
 // extensions are all of them, point by point in the order of the table at [Point].
@@ -134,6 +141,10 @@ var extensions = []Extension{
 	many("observer", func(ps *Plugins) *[]Observer { return &ps.observers }),
 	many("observer", func(ps *Plugins) *[]Promises { return &ps.promises }),
 	many("detail", func(ps *Plugins) *[]Detailer { return &ps.Details }),
+	naming("preemptable", func(ps *Plugins) *[]Named[Preemptable] { return &ps.Preemptable }),
+	naming("reclaimable", func(ps *Plugins) *[]Named[Reclaimable] { return &ps.Reclaimable }),
+	naming("queue-turn", func(ps *Plugins) *[]Named[QueueTurn] { return &ps.Turns }),
+	naming("starving", func(ps *Plugins) *[]Named[Starving] { return &ps.Starving }),
 	naming("close", func(ps *Plugins) *[]Named[Closer] { return &ps.Closers }),
 }
 

@@ -37,7 +37,12 @@ type Plugins struct {
 	observers   []Observer
 	Closers     []Named[Closer]
 
-	// Faces are what the tiers of a face's own have to say of its gangs, by its name.
+	Preemptable []Named[Preemptable]
+	Reclaimable []Named[Reclaimable]
+	Turns       []Named[QueueTurn]
+	Starving    []Named[Starving]
+
+	// Faces are what the tiers of a face's own have to say of its gangs, by its name; a face without a configuration has no entry.
 	Faces map[string][]*Plugins
 	// FaceScores are the node scores of a face's own, by its name: where there are some, they stand for Scores. None has an entry without any.
 	FaceScores map[string][]NodeScore

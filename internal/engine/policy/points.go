@@ -126,6 +126,38 @@ type AdmissionVote interface {
 	VoteAdmission(g *ledger.GangState, asks cluster.Resources) (Vote, Verdict)
 }
 
+// The points below are those of a face's own plugins alone. They judge what gangs of the face may take from gangs of the face; see [Plugins.Judges].
+
+// Preemptable votes on whether a pod may be taken for g, of the same queue, and of lower priority: Permit, Reject with why, or Abstain where it does not judge such a pod.
+// The session stands as after those taken so far; taking more must not make a pod legal that was not.
+type Preemptable interface {
+	VotePreemptable(g *ledger.GangState, request cluster.Resources, c *Candidate) (Vote, Verdict)
+}
+
+// Reclaimable is Preemptable of pods of other queues.
+type Reclaimable interface {
+	VoteReclaimable(g *ledger.GangState, request cluster.Resources, c *Candidate) (Vote, Verdict)
+}
+
+// Candidate is a pod that might be taken.
+type Candidate struct {
+	Gang *ledger.GangState
+	Pod  *cluster.Pod
+	// Gone are how many pods of the gang go before it that the session does not know of yet, and Freed is what their queue is charged for them.
+	Gone  int
+	Freed cluster.Resources
+}
+
+// QueueTurn says whether anything may be given to, and taken for, gangs of a queue of the face at all, as the session stands.
+type QueueTurn interface {
+	CheckTurn(q *ledger.QueueLedger) Verdict
+}
+
+// Starving says whether g lacks so much that others may go for it.
+type Starving interface {
+	CheckStarving(g *ledger.GangState) Verdict
+}
+
 // PodGate says whether a pod of this class could run anywhere at all; it is asked once per class and run.
 type PodGate interface {
 	CheckPod(c *cluster.Class, namespace string) Verdict

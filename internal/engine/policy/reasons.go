@@ -48,7 +48,11 @@ var (
 	ReasonVictimsTooFew     = &Reason{Key: "VictimsDoNotSuffice", Text: "all that may be displaced ({have} gangs) would not make room enough", Partly: "no set of gangs that may be displaced was found that makes room enough ({partial}[; {detail}])"}
 	ReasonNothingToMove     = &Reason{Key: "NoRearrangement", Text: "no rearrangement of what runs makes room for it[ ({partial})]"}
 	ReasonOthersFirst       = &Reason{Key: "OthersFirst", Text: "{object} waits for the same room and has the right to it", Unblock: UnblockTurn, Hinders: true}
-	ReasonSwitchedOff       = &Reason{Key: "SwitchedOff", Text: "switched off"}
+	// ReasonNotStarving, ReasonNotReclaimable and ReasonNoJudge are of faces with plugins of their own
+	ReasonNotStarving    = &Reason{Key: "NotStarving", Text: "it lacks nothing that others would be evicted for[: {detail}]"}
+	ReasonNotReclaimable = &Reason{Key: "QueueNotReclaimable", Text: "nothing is taken back from queue {object}, which is not reclaimable", Many: "their queues are not reclaimable"}
+	ReasonNoJudge        = &Reason{Key: "NobodyPermits", Text: "no plugin of its face's configuration lets it go"}
+	ReasonSwitchedOff    = &Reason{Key: "SwitchedOff", Text: "switched off"}
 )
 
 // Reasons are those of this package.
@@ -58,6 +62,6 @@ func Reasons() []*Reason {
 		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
 		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
 		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,
-		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonSwitchedOff,
+		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonNotStarving, ReasonNotReclaimable, ReasonNoJudge, ReasonSwitchedOff,
 	}
 }

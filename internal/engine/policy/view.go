@@ -12,11 +12,20 @@ type View struct {
 	snap   *cluster.Snapshot
 	ledger *ledger.Ledger
 	step   func()
+	ps     *Plugins
 }
 
-// NewView returns the view of a run. step counts one step of a search.
-func NewView(snap *cluster.Snapshot, l *ledger.Ledger, step func()) *View {
-	return &View{snap: snap, ledger: l, step: step}
+// NewView returns the view of a run. step counts one step of a search; ps are the plugins as they are opened.
+func NewView(snap *cluster.Snapshot, l *ledger.Ledger, step func(), ps *Plugins) *View {
+	return &View{snap: snap, ledger: l, step: step, ps: ps}
+}
+
+// FairShare is what a queue is entitled to by the division that is for all faces, for plugins of one, which are opened after it; nil where nobody says.
+func (v *View) FairShare(q cluster.QueueID) cluster.Resources {
+	if v.ps.Shares == nil {
+		return nil
+	}
+	return v.ps.Shares.FairShare(q)
 }
 
 // Snapshot is what the run decides on.

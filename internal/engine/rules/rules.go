@@ -24,6 +24,7 @@ type Rules struct {
 	detail        policy.Detail           // that was asked for last
 
 	refused map[cluster.GangID]*policy.Verdict // who is not admitted, and why
+	law     law                                // of the face of whom a search is for
 }
 
 // New returns the rules of a run, by what its plugins say.

@@ -11,8 +11,20 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
-// CheckReclaim says whether the gang's queue may take from others. Without anybody to say so, it may not.
+// CheckReclaim says whether the gang's queue may take from others. Without anybody to say so, it may not. Where the gang's face has a law of its own, that says so of queues of the
+// face, and the others do of those of other faces, if there are any.
 func (ru *Rules) CheckReclaim(g *ledger.GangState, request cluster.Resources) policy.Verdict {
+	if !ru.OwnLaw(g) {
+		return ru.checkReclaim(g, request)
+	}
+	v := ru.faceReclaim(g, request)
+	if !v.Yes() && slices.ContainsFunc(ru.ledger.Tops(), func(q *ledger.QueueLedger) bool { return !ofFace(q, g) }) && ru.checkReclaim(g, request).Yes() {
+		return policy.Verdict{}
+	}
+	return v
+}
+
+func (ru *Rules) checkReclaim(g *ledger.GangState, request cluster.Resources) policy.Verdict {
 	if len(ru.points.Reclaim) == 0 {
 		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonSwitchedOff, Object: "reclaim-gate"}
 	}
@@ -24,12 +36,26 @@ func (ru *Rules) CheckVictimQueue(r policy.EvictionCause, g *ledger.GangState, r
 	if r == policy.Preempt && leaf != g.Leaf || r == policy.Reclaim && leaf == g.Leaf {
 		return policy.Verdict{Code: policy.No, Reason: policy.ReasonOtherQueue, Object: leaf.Name}
 	}
+	if r == policy.Reclaim && ru.OwnLaw(g) {
+		if ofFace(leaf, g) {
+			if leaf.NotReclaimable {
+				return policy.Verdict{Code: policy.No, Reason: policy.ReasonNotReclaimable, Object: leaf.Name}
+			}
+			return ru.faceReclaim(g, request)
+		}
+		if v := ru.checkReclaim(g, request); !v.Yes() {
+			return v
+		}
+	}
 	return policy.FirstNo(ru.points.VictimQueues, func(f policy.VictimQueueFilter) policy.Verdict { return f.CheckVictimQueue(r, g, request, leaf) })
 }
 
-// BySiblings says whether CheckVictimQueue has one answer for all leaves below a queue that is not on the beneficiary's way; see
+// BySiblings says whether CheckVictimQueue has one answer for g for all leaves below a queue that is not on its way; see
 // [SiblingFilter].
-func (ru *Rules) BySiblings() bool {
+func (ru *Rules) BySiblings(g *ledger.GangState) bool {
+	if ru.OwnLaw(g) {
+		return false
+	}
 	for _, f := range ru.points.VictimQueues {
 		if _, ok := f.It.(policy.SiblingFilter); !ok {
 			return false
@@ -121,7 +147,18 @@ func (ru *Rules) CheckUnit(r policy.EvictionCause, g *ledger.GangState, request 
 	if v := ru.checkExcess(u); !v.Yes() {
 		return "", v
 	}
+	own := ru.governs(r, g, u.Gang)
+	if own {
+		why, v := ru.checkLaw(u)
+		if !v.Yes() {
+			return "", v
+		}
+		rule = why
+	}
 	for _, c := range ru.points.Units {
+		if own && any(c.It) == any(ru.points.Shares) { // who divides for all faces has no say within one that has a law of its own
+			continue
+		}
 		why, v := c.It.CheckUnit(r, g, request, u)
 		if !v.Yes() {
 			v.Plugin = c.Name

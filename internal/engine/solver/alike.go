@@ -23,7 +23,7 @@ type alike struct {
 // rules say for it they say for its numbers. What names the queue itself is a no of its gates.
 func (sv *Solver) likeness(g *ledger.GangState, request cluster.Resources, asks string) string {
 	l := g.Leaf
-	if sv.everyone().nodes[l.ID] != nil || !sv.s.Rules.CheckGates(g, request).Yes() {
+	if sv.everyone().nodes[l.ID] != nil || sv.s.Rules.OwnLaw(g) || !sv.s.Rules.CheckGates(g, request).Yes() {
 		return ""
 	}
 	key := make([]byte, 0, 256)

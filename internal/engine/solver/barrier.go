@@ -203,7 +203,7 @@ func barrierOf(all *[]recorder.Barrier, why policy.Verdict) *recorder.Barrier {
 // gang's own name.
 func barObject(v policy.Verdict) string {
 	switch v.Reason {
-	case policy.ReasonVictimWithinShare, policy.ReasonSaturation, policy.ReasonBudget:
+	case policy.ReasonVictimWithinShare, policy.ReasonSaturation, policy.ReasonBudget, policy.ReasonNotReclaimable:
 		return v.Object
 	}
 	return ""

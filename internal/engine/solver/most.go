@@ -226,7 +226,7 @@ func (w *walk) countAll() int {
 			n += w.siftAll(l)
 		}
 	}
-	if w.cause == policy.Reclaim && w.queues.s.Rules.BySiblings() {
+	if w.cause == policy.Reclaim && w.queues.s.Rules.BySiblings(w.g) {
 		w.canvass()
 		w.spread()
 		for _, b := range w.open {

@@ -221,6 +221,11 @@ func (sv *Solver) may(g *ledger.GangState, pods []cluster.PodID, request cluster
 	if v := sv.s.Placer.CheckNear(g, pods); !v.Yes() {
 		return v
 	}
+	if sv.cause != policy.Consolidation {
+		if v := sv.s.Rules.CheckStarving(g); !v.Yes() {
+			return v
+		}
+	}
 	switch sv.cause {
 	case policy.Reclaim:
 		return sv.s.Rules.CheckReclaim(g, request)
@@ -269,7 +274,7 @@ func (sv *Solver) canvassed(g *ledger.GangState, pods []cluster.PodID, request c
 	none := recorder.Attempt{Action: sv.s.Recorder.Action(), Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonNoVictims}}
 	began := sv.s.Recorder.Steps()
 	defer func() { sv.budget.refund(sv.s.Recorder.Steps() - began) }()
-	if sv.cause != policy.Reclaim || !sv.s.Rules.BySiblings() || sv.s.Placer.Constrained(g) {
+	if sv.cause != policy.Reclaim || !sv.s.Rules.BySiblings(g) || sv.s.Placer.Constrained(g) {
 		return nil, none
 	}
 	if gate := sv.s.Rules.CheckGates(g, request); !gate.Yes() {
@@ -374,6 +379,7 @@ func (q *search) run() (recorder.Attempt, bool) {
 	if q.cause == policy.Consolidation {
 		return q.rearrange()
 	}
+	q.steps(q.s.Rules.OpenLaw(q.cause, q.g, q.request) / gangsPerStep)
 	q.w = q.everyone().walk(q.cause, q.g, q.request)
 	q.asked = q.w.asked
 	if q.grow() {
@@ -381,8 +387,8 @@ func (q *search) run() (recorder.Attempt, bool) {
 	}
 	q.w.finish()
 	barred, count, refused, hinges := q.w.told(), int64(q.gangs()), q.w.refused, q.w.hinges
-	gate := q.s.Rules.CheckGates(q.g, q.request) // with all of them gone
-	moves := refused && q.cause == policy.Reclaim && q.s.Settings().MovedAreFree
+	gate := q.s.Rules.CheckGates(q.g, q.request)                                                           // with all of them gone
+	moves := refused && q.cause == policy.Reclaim && q.s.Settings().MovedAreFree && !q.s.Rules.OwnLaw(q.g) // which protects from moving too
 	choices := refused || q.s.Placer.Filtered(q.pods)
 	if moves { // who may not be killed has to have room beside the gang
 		q.back(0)

@@ -57,7 +57,7 @@ func (w *walk) seated() {
 			st.alone = true
 			st.build(&st.top, []*branch{alone})
 		}
-	case w.cause == policy.Reclaim && w.queues.whole && w.on == nil && len(w.asked) == 0 && w.queues.s.Rules.BySiblings():
+	case w.cause == policy.Reclaim && w.queues.whole && w.on == nil && len(w.asked) == 0 && w.queues.s.Rules.BySiblings(w.g):
 		st.base = w.queues.grounded()
 		w.canvass()
 		w.survey(st)

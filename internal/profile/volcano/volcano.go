@@ -73,6 +73,29 @@ const (
 	hierarchy = "Hierarchy"
 )
 
+// pointOf is the point at which a plugin is not asked whose hook is switched off; "" where that changes nothing.
+func pointOf(hook string) policy.Point {
+	switch hook {
+	case enqueued:
+		return "admission-vote"
+	case "Preemptable":
+		return "preemptable"
+	case "Reclaimable":
+		return "reclaimable"
+	case "Preemptive":
+		return "reclaim-gate"
+	case "Overused":
+		return "queue-turn"
+	case "JobStarving":
+		return "starving"
+	case "Predicate":
+		return "node-filter"
+	case "NodeOrder":
+		return "node-score"
+	}
+	return ""
+}
+
 // The actions and plugins that are looked for.
 const (
 	actionReclaim = "reclaim"
@@ -422,9 +445,9 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		r.idle = append(r.idle, name)
 		use.Arguments = nil // nobody reads them
 	}
-	for _, at := range pointsOf() {
-		if on, said := switches[at.hook]; said && !on {
-			use.Off = append(use.Off, at.point)
+	for _, hook := range hooks() {
+		if on, said := switches[hook]; said && !on && pointOf(hook) != "" {
+			use.Off = append(use.Off, pointOf(hook))
 		}
 	}
 	if rest := partly()[name]; rest != "" {
@@ -445,17 +468,6 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		use.Arguments = nil
 	}
 	return use, nil
-}
-
-// at is a point that a switch switches.
-type at struct {
-	hook  string
-	point policy.Point
-}
-
-// pointsOf are the switches that mean something here, in the order of the points.
-func pointsOf() []at {
-	return []at{{enqueued, "admission-vote"}, {"Predicate", "node-filter"}, {"NodeOrder", "node-score"}}
 }
 
 // partly are the plugins of which a part is not honoured yet.

@@ -1,9 +1,10 @@
-// Package votes is how Volcano's plugins vote on who is admitted: overcommit, proportion, capacity and sla. The formulas are those of Volcano's documentation.
+// Package votes is how Volcano's plugins vote on who is admitted (overcommit, proportion, capacity and sla), and on whose pods gangs of Volcano's may take from others of
+// them (gang, priority, conformance, proportion and capacity). The formulas are those of Volcano's documentation.
 //
 // Amounts are integers in the model's units. There is one rule of rounding: a product with a factor is cut to the unit below, and the factor, a decimal number, is taken
 // in millionths, cut likewise.
 //
-// What is asked for is what a gang's minimum asks for; only the dimensions that it asks for are looked at, and slots for pods are not. The cluster is all nodes that are
+// What is asked for to be admitted is what a gang's minimum asks for; only the dimensions that it asks for are looked at, and slots for pods are not. The cluster is all nodes that are
 // known, whether they take pods or not.
 package votes
 

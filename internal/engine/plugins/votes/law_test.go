@@ -1,0 +1,597 @@
+package votes_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// The law of who may take from whom, read off Volcano's documentation with maps and fractions, and asked of the engine pod by pod.
+
+type (
+	realm struct {
+		nodes []amounts
+		funds []fund
+		jobs  []job
+		tiers [][]use
+		tree  bool
+	}
+	fund struct {
+		name                            string
+		weight                          int64
+		guarantee, deserved, capability amounts
+		kept                            bool // reclaimable: false
+	}
+	job struct {
+		name, space, queue string
+		min, priority      int
+		tasks              []task
+	}
+	task struct {
+		name  string
+		node  int // -1 for pending
+		ended bool
+		needs amounts
+	}
+	use struct {
+		name                   string
+		noPreempt, noReclaim   bool
+		noStarving, noPreempts bool // enableJobStarving and enablePreemptive are false
+		noOverused             bool
+	}
+)
+
+// both are the two resources of these clusters.
+var both = [...]string{"cpu", "gpu"}
+
+// drawRealm makes up a cluster with everybody's switches.
+func drawRealm(r *rand.Rand) *realm {
+	some := func(most int64) amounts {
+		a := amounts{}
+		for _, name := range both {
+			if r.IntN(3) > 0 {
+				a[name] = r.Int64N(most + 1)
+			}
+		}
+		return a
+	}
+	w := &realm{tree: r.IntN(2) == 0}
+	for range 1 + r.IntN(3) {
+		w.nodes = append(w.nodes, amounts{"cpu": 4 + r.Int64N(20), "gpu": r.Int64N(8)})
+	}
+	for i := range 1 + r.IntN(4) {
+		f := fund{name: fmt.Sprint("q", i), weight: 1 + r.Int64N(4), guarantee: amounts{}, deserved: amounts{}, capability: amounts{}, kept: r.IntN(6) == 0}
+		if r.IntN(3) > 0 {
+			f.deserved = some(12)
+		}
+		if r.IntN(3) == 0 {
+			f.guarantee = some(5)
+		}
+		if r.IntN(3) == 0 {
+			f.capability = some(20)
+		}
+		w.funds = append(w.funds, f)
+	}
+	for i := range 2 + r.IntN(5) {
+		j := job{name: fmt.Sprint("j", i), space: "d", queue: w.funds[r.IntN(len(w.funds))].name, min: r.IntN(4), priority: r.IntN(3)}
+		switch r.IntN(12) {
+		case 0:
+			j.space = "kube-system"
+		case 1:
+			j.priority = 2_000_000_000
+		}
+		for k := range 1 + r.IntN(4) {
+			t := task{name: fmt.Sprint(j.name, "-", k), node: -1, needs: some(4)}
+			switch x := r.IntN(7); {
+			case x < 4:
+				t.node = r.IntN(len(w.nodes))
+			case x == 4:
+				t.ended = true
+			}
+			j.tasks = append(j.tasks, t)
+		}
+		w.jobs = append(w.jobs, j)
+	}
+	plugins := []string{"gang", "priority", "conformance", []string{"proportion", "capacity"}[r.IntN(2)]}
+	r.Shuffle(len(plugins), func(i, k int) { plugins[i], plugins[k] = plugins[k], plugins[i] })
+	w.tiers = make([][]use, 1+r.IntN(3))
+	for _, name := range plugins {
+		if r.IntN(6) > 0 {
+			off := func() bool { return r.IntN(6) == 0 }
+			at := r.IntN(len(w.tiers))
+			w.tiers[at] = append(w.tiers[at], use{name, off(), off(), off(), off(), off()})
+		}
+	}
+	return w
+}
+
+// store is a Store that knows the realm.
+func (w *realm) store() *cluster.Store {
+	s := cluster.NewStore(cluster.Options{})
+	list := func(a amounts) []cluster.Quantity {
+		out := []cluster.Quantity{}
+		for _, name := range both {
+			if x, said := a[name]; said {
+				out = append(out, cluster.Quantity{Name: name, Value: x})
+			}
+		}
+		return out
+	}
+	for i, n := range w.nodes {
+		s.Apply(cluster.NodeState{Name: fmt.Sprint("n", i), Allocatable: append(list(n), cluster.Quantity{Name: "pods", Value: 99})})
+	}
+	s.Apply(cluster.QueueState{Name: "volcano:root", UID: "root"})
+	for _, f := range w.funds {
+		quota := amounts{}
+		for _, name := range both {
+			if x := max(f.deserved[name], f.guarantee[name]); x > 0 {
+				quota[name] = x
+			}
+		}
+		weights := []cluster.Quantity{{Name: "cpu", Value: f.weight * 1000}, {Name: "gpu", Value: f.weight * 1000}}
+		s.Apply(cluster.QueueState{
+			Name: "volcano:" + f.name, UID: f.name, Parent: "volcano:root", Weight: weights, Guarantee: list(f.guarantee), Quota: list(quota), Limit: list(f.capability),
+			NotReclaimable: f.kept,
+		})
+	}
+	for _, j := range w.jobs {
+		key := cluster.Key{Face: "volcano", Namespace: j.space, Name: j.name}
+		s.Apply(cluster.GangState{Key: key, UID: j.name, Queue: "volcano:" + j.queue, Preemptible: true, Priority: int32(j.priority), Created: now, Sets: cluster.FlatTree(int32(j.min))})
+		for _, t := range j.tasks {
+			ps := cluster.PodState{UID: t.name, Namespace: j.space, Name: t.name, Requests: list(t.needs), Gang: key, Ours: true, Created: now}
+			switch {
+			case t.ended:
+				ps.Phase = cluster.Succeeded
+			case t.node >= 0:
+				ps.Phase, ps.NodeName = cluster.Running, fmt.Sprint("n", t.node)
+			}
+			s.Apply(ps)
+		}
+	}
+	return s
+}
+
+// face is the tiers as a profile has them.
+func (w *realm) face() engine.Face {
+	f := engine.Face{Name: "volcano", Actions: []string{"allocate", "reclaim", "preempt"}}
+	for _, tier := range w.tiers {
+		var uses []engine.PluginUse
+		for _, u := range tier {
+			pu := engine.PluginUse{Name: u.name, Arguments: policy.Arguments{}}
+			if u.name == "capacity" && w.tree {
+				pu.Arguments["enableHierarchy"] = "true"
+			}
+			for point, off := range map[policy.Point]bool{ // order: a set
+				"preemptable": u.noPreempt, "reclaimable": u.noReclaim, "starving": u.noStarving, "reclaim-gate": u.noPreempts, "queue-turn": u.noOverused,
+			} {
+				if off {
+					pu.Off = append(pu.Off, point)
+				}
+			}
+			uses = append(uses, pu)
+		}
+		f.Tiers = append(f.Tiers, uses)
+	}
+	return f
+}
+
+func (w *realm) fund(name string) *fund {
+	return &w.funds[slices.IndexFunc(w.funds, func(f fund) bool { return f.name == name })]
+}
+
+func (w *realm) job(name string) *job {
+	return &w.jobs[slices.IndexFunc(w.jobs, func(j job) bool { return j.name == name })]
+}
+
+// sum adds up what tasks of a queue need.
+func (w *realm) sum(queue, name string, which func(*task) bool) (x int64) {
+	for i := range w.jobs {
+		if j := &w.jobs[i]; j.queue == queue {
+			for k := range j.tasks {
+				if which(&j.tasks[k]) {
+					x += j.tasks[k].needs[name]
+				}
+			}
+		}
+	}
+	return x
+}
+
+func runs(t *task) bool  { return t.node >= 0 && !t.ended }
+func waits(t *task) bool { return t.node < 0 && !t.ended }
+
+func (w *realm) allocated(queue, name string) int64 { return w.sum(queue, name, runs) }
+
+// real is realCapability: what is left of all when the guarantees of all are taken off, and one's own put back; at most the capability.
+func (w *realm) real(f *fund, name string) int64 {
+	total, promised := int64(0), int64(0)
+	for _, n := range w.nodes {
+		total += n[name]
+	}
+	for i := range w.funds {
+		if !w.tree || w.funds[i].name != f.name {
+			promised += w.funds[i].guarantee[name]
+		}
+	}
+	if w.tree { // each takes its own off and puts it back
+		promised += f.guarantee[name]
+	}
+	x := max(0, total-promised) + f.guarantee[name]
+	if limit, said := f.capability[name]; said {
+		x = min(x, limit)
+	}
+	return x
+}
+
+// weighed is what proportion says that queues deserve.
+func (w *realm) weighed() map[string]amounts {
+	out, in, left := map[string]amounts{}, map[string]bool{}, amounts{}
+	request := func(q, name string) int64 {
+		return w.sum(q, name, func(t *task) bool { return runs(t) || waits(t) })
+	}
+	for _, n := range w.nodes {
+		for _, name := range both {
+			left[name] += n[name]
+		}
+	}
+	for _, f := range w.funds {
+		out[f.name] = amounts{}
+		if request(f.name, "cpu") > 0 || request(f.name, "gpu") > 0 || w.sum(f.name, "tasks", func(*task) bool { return true }) > 0 {
+			in[f.name] = true
+		}
+	}
+	for len(in) > 0 {
+		weights := int64(0)
+		for _, f := range w.funds {
+			if in[f.name] {
+				weights += f.weight
+			}
+		}
+		given, leave := amounts{}, []string{}
+		for i := range w.funds {
+			f := &w.funds[i]
+			if !in[f.name] {
+				continue
+			}
+			satisfied, moved := true, false
+			for _, name := range both {
+				old := out[f.name][name]
+				piece := new(big.Int).Mul(big.NewInt(left[name]), big.NewInt(f.weight))
+				x := old + piece.Quo(piece, big.NewInt(weights)).Int64()
+				if may := w.real(f, name); x > may {
+					x = may
+				}
+				if asks := request(f.name, name); x > asks {
+					x = asks
+				}
+				if least := f.guarantee[name]; x < least {
+					x = least
+				}
+				out[f.name][name] = x
+				given[name] += x - old
+				satisfied = satisfied && request(f.name, name) <= x
+				moved = moved || x != old
+			}
+			if satisfied || !moved {
+				leave = append(leave, f.name)
+			}
+		}
+		for _, name := range leave {
+			delete(in, name)
+		}
+		for _, name := range both {
+			left[name] = max(0, left[name]-given[name])
+		}
+	}
+	return out
+}
+
+// said is what capacity says that a queue deserves.
+func (w *realm) said(f *fund, name string) int64 {
+	x := f.deserved[name]
+	if !w.tree && x > w.real(f, name) {
+		x = w.real(f, name)
+	}
+	return max(x, f.guarantee[name])
+}
+
+// list is what a plugin's function for victims returns of candidates that come in this order; judges is false where it has none.
+func (w *realm) list(u use, preempt bool, g *job, asks amounts, on []*task, deserved map[string]amounts) (list []*task, judges bool) {
+	if preempt && u.noPreempt || !preempt && u.noReclaim || preempt && (u.name == "proportion" || u.name == "capacity") || !preempt && u.name == "priority" {
+		return nil, false
+	}
+	ready, left := map[string]int{}, map[string]amounts{}
+	for i := range w.jobs {
+		for k := range w.jobs[i].tasks {
+			if t := &w.jobs[i].tasks[k]; t.ended || t.node >= 0 {
+				ready[w.jobs[i].name]++
+			}
+		}
+	}
+	for _, f := range w.funds {
+		left[f.name] = amounts{"cpu": w.allocated(f.name, "cpu"), "gpu": w.allocated(f.name, "gpu")}
+	}
+	for _, t := range on {
+		v := w.of(t)
+		f, has := w.fund(v.queue), left[v.queue]
+		yes := false
+		switch u.name {
+		case "gang":
+			if yes = ready[v.name] > v.min; yes {
+				ready[v.name]--
+			}
+		case "priority":
+			yes = v.priority < g.priority
+		case "conformance":
+			yes = v.space != "kube-system" && v.priority != 2_000_000_000
+		case "proportion":
+			yes = has["cpu"] > deserved[f.name]["cpu"] || has["gpu"] > deserved[f.name]["gpu"]
+		case "capacity":
+			shares, guaranteed, named, over := false, true, false, false
+			for _, name := range both {
+				if t.needs[name] == 0 {
+					continue
+				}
+				shares = shares || asks[name] > 0
+				guaranteed = guaranteed && has[name]-t.needs[name] >= f.guarantee[name]
+				named = named || w.said(f, name) > 0
+				over = over || asks[name] > 0 && has[name] > w.said(f, name)
+			}
+			yes = shares && guaranteed && (!named || over)
+		}
+		if yes {
+			list = append(list, t)
+			if u.name == "proportion" || u.name == "capacity" {
+				has["cpu"], has["gpu"] = has["cpu"]-t.needs["cpu"], has["gpu"]-t.needs["gpu"]
+			}
+		}
+	}
+	return list, true
+}
+
+func (w *realm) of(t *task) *job {
+	return &w.jobs[slices.IndexFunc(w.jobs, func(j job) bool { return slices.ContainsFunc(j.tasks, func(o task) bool { return o.name == t.name }) })]
+}
+
+// victims are who may be taken on a node, with candidates in this order.
+func (w *realm) victims(preempt bool, g *job, asks amounts, on []*task, deserved map[string]amounts) (victims []*task) {
+	for _, tier := range w.tiers {
+		victims = nil
+		for _, u := range tier {
+			list, judges := w.list(u, preempt, g, asks, on, deserved)
+			switch {
+			case !judges:
+				continue
+			case len(list) == 0:
+				victims = nil
+			case len(victims) == 0:
+				victims = list
+			default:
+				victims = slices.DeleteFunc(slices.Clone(victims), func(t *task) bool { return !slices.Contains(list, t) })
+			}
+			if len(list) == 0 {
+				break
+			}
+		}
+		if len(victims) > 0 {
+			return victims
+		}
+	}
+	return nil
+}
+
+// orders calls f with each order of the tasks.
+func orders(on []*task, f func([]*task)) {
+	var walk func(k int)
+	walk = func(k int) {
+		if k == len(on) {
+			f(on)
+			return
+		}
+		for i := k; i < len(on); i++ {
+			on[k], on[i] = on[i], on[k]
+			walk(k + 1)
+			on[k], on[i] = on[i], on[k]
+		}
+	}
+	walk(0)
+}
+
+// starves is JobStarving.
+func (w *realm) starves(g *job) bool {
+	for _, tier := range w.tiers {
+		any, all := false, true
+		for _, u := range tier {
+			if u.noStarving || u.name != "gang" && u.name != "priority" {
+				continue
+			}
+			any = true
+			ready := 0
+			for k := range g.tasks {
+				if !waits(&g.tasks[k]) {
+					ready++
+				}
+			}
+			all = all && (u.name == "gang" && ready < g.min || u.name == "priority" && ready < len(g.tasks))
+		}
+		if any {
+			return all
+		}
+	}
+	return false
+}
+
+// mayReclaim is Preemptive of all, and that nobody says Overused.
+func (w *realm) mayReclaim(g *job, asks amounts, deserved map[string]amounts) bool {
+	f := w.fund(g.queue)
+	for _, tier := range w.tiers {
+		for _, u := range tier {
+			overused, within, fits, owed := true, true, true, len(asks) == 0
+			for _, name := range both {
+				has := w.allocated(f.name, name)
+				overused = overused && deserved[f.name][name] <= has
+				if asks[name] > 0 {
+					within = within && has+asks[name] <= deserved[f.name][name]
+					fits = fits && has+asks[name] <= w.real(f, name)
+					owed = owed || has+asks[name] <= w.said(f, name)
+				}
+			}
+			switch {
+			case u.name == "proportion" && !u.noOverused && overused, u.name == "proportion" && !u.noPreempts && !within, u.name == "capacity" && !u.noPreempts && !(fits && owed):
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// asker asks the engine's rules of everybody who waits.
+type asker struct{ ask func(s *engine.Session) }
+
+func (a asker) Run(s *engine.Session) { a.ask(s) }
+
+// TestLaw: on random clusters the engine lets gangs take whom the documentation lets them take, one pod and several. Where Volcano leaves it to the order of a map, a pod may be taken if
+// some order of those on its node lets it go, and may if all do.
+func TestLaw(t *testing.T) {
+	t.Parallel()
+	const realms = 2500
+	count := map[string]int{}
+	for seed := range uint64(realms) {
+		r := rand.New(rand.NewPCG(seed, 41))
+		w := drawRealm(r)
+		deserved := w.weighed()
+		known := builtin.Registry()
+		known.Actions["ask"] = func() engine.Action {
+			return asker{func(s *engine.Session) {
+				for _, g := range s.Waiting() {
+					for _, cause := range []policy.EvictionCause{policy.Preempt, policy.Reclaim} {
+						w.check(t, r, s, cause, g, deserved, count)
+					}
+				}
+			}}
+		}
+		p := profile.BuiltIn()
+		p.Actions, p.Faces = []string{"ask"}, []engine.Face{w.face()}
+		p.Faces[0].Actions = append(p.Faces[0].Actions, "ask")
+		known.Faces["volcano"].Actions["ask"] = nil
+		e, err := engine.New(p, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Run(context.Background(), w.store().Snapshot(now), func(engine.Plan) {})
+		if t.Failed() {
+			t.Fatalf("realm %d: %+v", seed, w)
+		}
+	}
+	t.Log(count)
+	for _, what := range []string{"starves", "does not starve", "may reclaim", "may not reclaim", "preempt may", "preempt may not", "reclaim may", "reclaim may not", "several"} {
+		if count[what] < 200 {
+			t.Errorf("%s: only %d", what, count[what])
+		}
+	}
+}
+
+// check asks about one gang that waits.
+func (w *realm) check(t *testing.T, r *rand.Rand, s *engine.Session, cause policy.EvictionCause, g *ledger.GangState, deserved map[string]amounts, count map[string]int) {
+	_, vector := s.Ledger.Next(g)
+	asks, mine, request := amounts{}, w.job(g.Key.Name), vector.Clone()
+	for i, name := range map[int]string{int(cluster.CPU): "cpu", int(cluster.GPU): "gpu"} { // order: each by itself
+		if x := request.At(i); x > 0 {
+			asks[name] = x
+		}
+	}
+	tell := func(is bool, yes, no string) {
+		if is {
+			count[yes]++
+		} else {
+			count[no]++
+		}
+	}
+	pods := map[string]*cluster.Pod{}
+	s.Snap.EachGang(func(g *cluster.Gang) {
+		for _, id := range g.Pods {
+			p := s.Snap.Pod(id)
+			pods[p.UID] = p
+		}
+	})
+	starving := s.Rules.CheckStarving(g)
+	if want := w.starves(mine); starving.Yes() != want {
+		t.Errorf("%s starves: %v, want %v", mine.name, starving, want)
+	}
+	tell(starving.Yes(), "starves", "does not starve")
+	if cause == policy.Reclaim {
+		may := s.Rules.CheckReclaim(g, request)
+		if want := w.mayReclaim(mine, asks, deserved); may.Yes() != want {
+			t.Errorf("%s may reclaim %v: %v, want %v", mine.name, asks, may, want)
+		}
+		tell(may.Yes(), "may reclaim", "may not reclaim")
+	}
+	s.Rules.OpenLaw(cause, g, request)
+	for n := range w.nodes {
+		var on []*task
+		for i := range w.jobs {
+			v := &w.jobs[i]
+			if (v.queue == mine.queue) != (cause == policy.Preempt) || v == mine || cause == policy.Reclaim && w.fund(v.queue).kept {
+				continue
+			}
+			for k := range v.tasks {
+				if x := &v.tasks[k]; runs(x) && x.node == n {
+					on = append(on, x)
+				}
+			}
+		}
+		if len(on) == 0 || len(on) > 5 {
+			continue
+		}
+		r.Shuffle(len(on), func(i, k int) { on[i], on[k] = on[k], on[i] })
+		sequence := slices.Clone(on)
+		var results [][]*task
+		orders(on, func(on []*task) {
+			results = append(results, w.victims(cause == policy.Preempt, mine, asks, slices.Clone(on), deserved))
+		})
+		unit := func(x *task) *ledger.VictimUnit {
+			p := pods[x.name]
+			return &ledger.VictimUnit{Gang: s.Ledger.Gang(p.Gang), Pods: []*cluster.Pod{p}, Charge: p.Charge}
+		}
+		for _, x := range on {
+			_, v := s.Rules.CheckUnit(cause, g, request, unit(x))
+			some, all := false, true
+			for _, victims := range results {
+				is := slices.Contains(victims, x)
+				some, all = some || is, all && is
+			}
+			if v.Yes() && !some || !v.Yes() && all {
+				t.Errorf("%s by %s of %s: %v, some order %v, all %v", cause, mine.name, x.name, v, some, all)
+			}
+			tell(v.Yes(), string(cause)+" may", string(cause)+" may not")
+		}
+		st := s.Ledger.Begin()
+		var taken []*task
+		for _, x := range sequence {
+			u := unit(x)
+			if _, v := s.Rules.CheckUnit(cause, g, request, u); v.Yes() {
+				st.EvictUnit(u)
+				taken = append(taken, x)
+			}
+		}
+		st.Discard()
+		if len(taken) > 1 {
+			count["several"]++
+		}
+		if len(taken) > 0 && !slices.ContainsFunc(results, func(victims []*task) bool {
+			return !slices.ContainsFunc(taken, func(x *task) bool { return !slices.Contains(victims, x) })
+		}) {
+			t.Errorf("%s by %s of %v together: no order lets them go", cause, mine.name, taken)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+)
+
+// Judge is a plugin that votes on candidates.
+type Judge struct {
+	Plugin string
+	Vote   func(c *Candidate) (Vote, Verdict)
+}
+
+// Judges returns who of a face's plugins decides about candidates on one node for g: all of them must permit one that is taken; nobody may be taken if there are none.
+//
+// Tier by tier each plugin has a list of candidates: those it permits, each asked about as if it alone were taken. One that abstains about all is passed over; one whose list is empty
+// ends its tier, which then has no victims. The victims of a tier are those in all lists so far, and nobody's is where that is nobody: the list of the next plugin of the tier stands for
+// it then. The first tier that has victims decides, by the plugins whose lists made them.
+func (ps *Plugins) Judges(r EvictionCause, g *ledger.GangState, request cluster.Resources, on []*Candidate) []Judge {
+	for _, tier := range ps.Faces[g.Key.Face] {
+		if judges := decide(tier.judges(r, g, request), on); judges != nil {
+			return judges
+		}
+	}
+	return nil
+}
+
+// AllJudges are all that vote for this cause, of whichever tier, in order.
+func (ps *Plugins) AllJudges(r EvictionCause, g *ledger.GangState, request cluster.Resources) (out []Judge) {
+	for _, tier := range ps.Faces[g.Key.Face] {
+		out = append(out, tier.judges(r, g, request)...)
+	}
+	return out
+}
+
+func (ps *Plugins) judges(r EvictionCause, g *ledger.GangState, request cluster.Resources) (out []Judge) {
+	switch r {
+	case Preempt:
+		for _, p := range ps.Preemptable {
+			out = append(out, Judge{p.Name, func(c *Candidate) (Vote, Verdict) { return p.It.VotePreemptable(g, request, c) }})
+		}
+	case Reclaim:
+		for _, p := range ps.Reclaimable {
+			out = append(out, Judge{p.Name, func(c *Candidate) (Vote, Verdict) { return p.It.VoteReclaimable(g, request, c) }})
+		}
+	}
+	return out
+}
+
+// decide returns the judges whose lists made the victims of a tier; nil where it has none.
+func decide(tier []Judge, on []*Candidate) (judges []Judge) {
+	var victims []*Candidate
+	for _, j := range tier {
+		judged := false
+		var list []*Candidate
+		for _, c := range on {
+			vote, _ := j.Vote(c)
+			if judged = judged || vote != Abstain; vote == Permit {
+				list = append(list, c)
+			}
+		}
+		switch {
+		case !judged:
+			continue
+		case len(list) == 0:
+			return nil
+		case judges == nil:
+			victims = list
+		default:
+			victims = slices.DeleteFunc(victims, func(c *Candidate) bool { return !slices.Contains(list, c) })
+		}
+		if judges = append(judges, j); len(victims) == 0 {
+			judges = nil
+		}
+	}
+	return judges
+}
+
+// FaceTurn says whether the plugins of a face let anything be given to, or taken for, gangs of a queue of it.
+func (ps *Plugins) FaceTurn(face string, q *ledger.QueueLedger) Verdict {
+	for _, tier := range ps.Faces[face] {
+		if v := FirstNo(tier.Turns, func(t QueueTurn) Verdict { return t.CheckTurn(q) }); !v.Yes() {
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+// FaceReclaim says whether the plugins of g's face let it take from other queues of the face at all.
+func (ps *Plugins) FaceReclaim(g *ledger.GangState, request cluster.Resources) Verdict {
+	for _, tier := range ps.Faces[g.Key.Face] {
+		if v := FirstNo(tier.Reclaim, func(t ReclaimGate) Verdict { return t.CheckReclaim(g, request) }); !v.Yes() {
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+// FaceStarves says whether the plugins of g's face let others go for it: those of the first tier that has any for that.
+func (ps *Plugins) FaceStarves(g *ledger.GangState) Verdict {
+	for _, tier := range ps.Faces[g.Key.Face] {
+		if len(tier.Starving) > 0 {
+			return FirstNo(tier.Starving, func(s Starving) Verdict { return s.CheckStarving(g) })
+		}
+	}
+	return Verdict{Code: No, Reason: ReasonNotStarving, Detail: "no plugin of its face says that it starves"}
+}
