@@ -112,10 +112,13 @@ func TestTrimLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	var o cache.Options
 	Trim(&o, Reads{})
-	var pods client.Object
-	for example := range o.ByObject { // order: one is a pod
-		if _, ok := example.(*v1.Pod); ok {
+	var pods, nodes client.Object
+	for example := range o.ByObject { // order: one is a pod, one a node
+		switch example.(type) {
+		case *v1.Pod:
 			pods = example
+		case *v1.Node:
+			nodes = example
 		}
 	}
 	whole := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{"a": "b"}}, Data: map[string]string{"k": "v"}}
@@ -129,10 +132,10 @@ func TestTrimLeavesOthersAlone(t *testing.T) {
 	}
 	n := node("n")
 	n.Status.Images = []v1.ContainerImage{{Names: []string{"big"}}}
-	if _, err := trimNode(n); err != nil || n.Status.Images != nil || n.Status.Allocatable == nil || n.Status.Conditions == nil {
+	if _, err := trimNode(n, newAlike()); err != nil || n.Status.Images != nil || n.Status.Allocatable == nil || n.Status.Conditions == nil {
 		t.Errorf("node not trimmed: %+v, %v", n, err)
 	}
-	for _, f := range []func(any) (any, error){o.ByObject[pods].Transform, trimNode, trimConfigMap, o.DefaultTransform} {
+	for _, f := range []func(any) (any, error){o.ByObject[pods].Transform, o.ByObject[nodes].Transform, trimConfigMap, o.DefaultTransform} {
 		if got, err := f("something else"); err != nil || got != "something else" {
 			t.Errorf("%v, %v", got, err)
 		}
