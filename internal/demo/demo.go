@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
 )
 
 // Options say what to show and where.
@@ -170,7 +172,7 @@ func (s *story) startMuster(ctx context.Context, kubeconfig string) (string, err
 			default:
 			}
 		}
-	}, s.gone, s.o.MusterBinary, "run", "all", "--kubeconfig="+kubeconfig, "--qps=1000", "--burst=2000",
+	}, s.gone, s.o.MusterBinary, "run", "all", "--kubeconfig="+kubeconfig, "--namespace="+keys.Namespace, "--qps=1000", "--burst=2000",
 		"--listen-address=127.0.0.1:0", "--health-probe-bind-address=0")
 	if err != nil {
 		return "", err

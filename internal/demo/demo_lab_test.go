@@ -51,6 +51,10 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
+	log, err := os.ReadFile(filepath.Join(o.Dir, "muster.log"))
+	if err != nil || strings.Contains(string(log), "decisions about gangs are not recorded") {
+		t.Errorf("the control plane has no namespace, so that gangs have BindRequests (%v)", err)
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(o.Dir, "lab", "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)

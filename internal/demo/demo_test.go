@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
 )
 
 func TestWrap(t *testing.T) {
@@ -49,7 +51,7 @@ func TestManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []sizes{{Nodes: 16, PerNode: 1}, {Nodes: 64, PerNode: 8}} {
-		dir := t.TempDir()
+		dir, home := t.TempDir(), false
 		queues, used := map[string]bool{}, map[string]bool{}
 		for _, e := range entries {
 			objects, err := render(strings.TrimSuffix(e.Name(), ".yaml"), dir, s)
@@ -64,6 +66,11 @@ func TestManifests(t *testing.T) {
 						t.Errorf("queue %s comes before its parent %s", o.GetName(), parent)
 					}
 				case "PriorityClass":
+				case "Namespace": // the control plane's, or gangs have BindRequests
+					if o.GetName() != keys.Namespace || o.GetNamespace() != "" {
+						t.Errorf("there is namespace %s in %q", o.GetName(), o.GetNamespace())
+					}
+					home = true
 				default:
 					used[o.GetLabels()["kai.scheduler/queue"]] = true
 				}
@@ -71,6 +78,9 @@ func TestManifests(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dir, e.Name())); err != nil {
 				t.Errorf("the reader does not find it: %v", err)
 			}
+		}
+		if !home {
+			t.Error("the control plane has no namespace")
 		}
 		for q := range used {
 			if !queues[q] {

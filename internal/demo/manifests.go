@@ -73,4 +73,6 @@ func render(name, dir string, s sizes) ([]*unstructured.Unstructured, error) {
 // namespace is where the demo's work is.
 const namespace = "default"
 
-func namespaced(kind string) bool { return kind != "Queue" && kind != "PriorityClass" }
+func namespaced(kind string) bool {
+	return kind != "Queue" && kind != "PriorityClass" && kind != "Namespace"
+}

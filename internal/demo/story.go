@@ -121,7 +121,7 @@ func (s *story) cluster(ctx context.Context) error {
 	}
 	s.metrics = "http://" + address + "/metrics"
 	s.say("Muster runs: all roles in one process.")
-	for _, name := range []string{"priorityclasses", "queues"} {
+	for _, name := range []string{"namespace", "priorityclasses", "queues"} {
 		if err := s.apply(ctx, name); err != nil {
 			return err
 		}

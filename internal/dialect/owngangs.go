@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,19 +17,21 @@ import (
 // no pod to another queue by the name of one; the podgrouper judges that.
 
 // standing is what a gang is: its PodGroup, or else what the pod of the smallest UID among those that are it by themselves says; nil for
-// neither.
+// neither. The latter costs a JSON decoding: it is not kept, since there may be as many such gangs as pods.
 func (t *Translator) standing(key types.NamespacedName) *v2alpha2.PodGroup {
 	if pg := t.groups[key]; pg != nil {
 		return pg
 	}
-	var least *v2alpha2.PodGroup
-	var of types.UID
-	for pod, own := range t.owns[key] { // order: the smallest
-		if uid := t.pods[pod].UID; least == nil || uid < of {
-			least, of = own, uid
+	var least *v1.Pod
+	for _, pod := range t.owns[key] {
+		if p := t.pods[pod]; least == nil || p.UID < least.UID {
+			least = p
 		}
 	}
-	return least
+	if least == nil {
+		return nil
+	}
+	return kai.OwnGang(least)
 }
 
 // own takes in what gang the pod is by itself, when it changes from old to p; nil is no pod. It returns the gang that it was and is not any
@@ -46,8 +50,11 @@ func (t *Translator) own(key types.NamespacedName, old, p *v1.Pod, apply func(cl
 	}
 	if before != nil {
 		gang := types.NamespacedName{Namespace: key.Namespace, Name: before.Name}
-		delete(t.owns[gang], key)
-		if len(t.owns[gang]) == 0 {
+		pods := t.owns[gang]
+		if at := slices.Index(pods, key); at >= 0 {
+			pods = slices.Delete(pods, at, at+1)
+		}
+		if t.owns[gang] = pods; len(pods) == 0 {
 			delete(t.owns, gang)
 		}
 		if after == nil || after.Name != before.Name {
@@ -56,10 +63,7 @@ func (t *Translator) own(key types.NamespacedName, old, p *v1.Pod, apply func(cl
 	}
 	if after != nil {
 		gang := types.NamespacedName{Namespace: key.Namespace, Name: after.Name}
-		if t.owns[gang] == nil {
-			t.owns[gang] = map[types.NamespacedName]*v2alpha2.PodGroup{}
-		}
-		t.owns[gang][key] = after
+		t.owns[gang] = append(t.owns[gang], key)
 		t.readGang(gang, apply)
 	}
 	return left
@@ -87,7 +91,11 @@ func (t *Translator) stranger(p *v1.Pod) bool {
 	if own == nil {
 		return false
 	}
-	pg := t.standing(types.NamespacedName{Namespace: p.Namespace, Name: own.Name})
+	gang := types.NamespacedName{Namespace: p.Namespace, Name: own.Name}
+	if pods := t.owns[gang]; t.groups[gang] == nil && len(pods) == 1 && pods[0].Name == p.Name {
+		return false // it stands for it
+	}
+	pg := t.standing(gang)
 	return pg != nil && pg.Spec.Queue != own.Spec.Queue
 }
 
@@ -101,7 +109,7 @@ func (t *Translator) readGang(key types.NamespacedName, apply func(cluster.Event
 		inOtherShard = string(pg.UID)
 	}
 	t.gang(kai.GangKey(key.Namespace, key.Name), pg != nil && !theirs, inOtherShard)
-	for pod := range t.owns[key] { // order: each pod on its own. Whether they are of its queue
+	for _, pod := range t.owns[key] { // whether they are of its queue
 		t.dirty[pod] = struct{}{}
 	}
 	if pg == nil || theirs {
@@ -110,7 +118,7 @@ func (t *Translator) readGang(key types.NamespacedName, apply func(cluster.Event
 		apply(cluster.GangGone{Key: kai.GangKey(key.Namespace, key.Name)})
 		return
 	}
-	t.gangs[key] = pg
+	t.gangs[key] = struct{}{}
 	st := kai.Gang(pg, &t.priorities, t.partition.Pool())
 	t.problem(PodGroups, key, st.Invalid)
 	apply(st)

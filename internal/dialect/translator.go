@@ -63,12 +63,12 @@ type Translator struct {
 	priorities  kai.Priorities
 	nodes       map[string]*v1.Node // those of our shard
 	devices     *devices.Index
-	groups      map[types.NamespacedName]*v2alpha2.PodGroup                          // the objects, of all shards
-	owns        map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup // gangs that pods are by themselves, by pod
-	owned       map[types.NamespacedName]map[types.NamespacedName]struct{}           // pods that are in the gang of that name by their owner
-	admitted    map[types.NamespacedName]admits                                      // by what they have been judged, by gang
+	groups      map[types.NamespacedName]*v2alpha2.PodGroup                // the objects, of all shards
+	owns        map[types.NamespacedName][]types.NamespacedName            // of gangs that pods are by themselves, those pods
+	owned       map[types.NamespacedName]map[types.NamespacedName]struct{} // pods that are in the gang of that name by their owner
+	admitted    map[types.NamespacedName]admits                            // by what they have been judged, by gang
 	queueLabel  string
-	gangs       map[types.NamespacedName]*v2alpha2.PodGroup // those of our shard, of either kind
+	gangs       map[types.NamespacedName]struct{} // those of our shard, of either kind
 	volcano     volcanoFace
 	pods        map[types.NamespacedName]*v1.Pod
 	requests    map[types.NamespacedName]*request
@@ -101,8 +101,8 @@ func NewTranslator(o Options) *Translator {
 	}
 	return &Translator{
 		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
-		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
-		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup{},
+		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]struct{}{},
+		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName][]types.NamespacedName{},
 		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,
 		volcano: newVolcanoFace(o.Volcano),
 		pods:    map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
@@ -353,8 +353,8 @@ func (t *Translator) recheckGangs(apply func(cluster.Event)) {
 		return
 	}
 	t.reprioritise = false
-	for key, pg := range t.gangs { // order: each gang on its own
-		t.one(PodGroups, key, func() { apply(kai.Gang(pg, &t.priorities, t.partition.Pool())) })
+	for key := range t.gangs { // order: each gang on its own
+		t.one(PodGroups, key, func() { apply(kai.Gang(t.standing(key), &t.priorities, t.partition.Pool())) })
 	}
 	for key, pg := range t.volcano.groups { // order: the same
 		t.one(VolcanoPodGroups, key, func() { apply(volcano.Gang(pg, t.priorities.Value)) })

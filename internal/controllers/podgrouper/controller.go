@@ -382,7 +382,7 @@ func (g *grouper) doubtful(ctx context.Context) []types.UID {
 	for _, d := range g.memory.all() {
 		expired := !d.expires.IsZero() && !now.Before(d.expires) || !d.lacks.Empty() && g.owners.kinds.served(ctx, d.lacks)
 		missing := false
-		if !expired && !d.left && d.failed == nil && !d.eachPod && d.own == nil {
+		if !expired && !d.left && d.failed == nil && !d.eachPod && d.alone == "" {
 			exists, err := g.exists(ctx, d.group)
 			missing = err == nil && !exists
 		}

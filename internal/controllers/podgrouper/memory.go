@@ -38,9 +38,10 @@ type derivation struct {
 	podNamed bool
 	group    types.NamespacedName
 	queue    string // that the group is made with
-	// own is the gang, if the pod of UID alone is it by itself. It is derived anew for each pod: another one of the owner takes a PodGroup.
-	own     *v2alpha2.PodGroup
+	// alone is the pod that is the gang by itself; "" for none, or if there is a PodGroup. It is derived anew for each pod: another one of the
+	// owner takes a PodGroup. own is that gang, for who derived it: it is not remembered.
 	alone   types.UID
+	own     *v2alpha2.PodGroup
 	members workload.Members
 	// expires is the time from which it is not trusted any more; zero means as long as no event says otherwise.
 	expires time.Time
@@ -175,6 +176,11 @@ func (m *memory) keep(d *derivation) (stale bool) {
 			return true
 		}
 	}
+	if d.own != nil {
+		lean := *d
+		lean.own = nil
+		d = &lean
+	}
 	key := d.key()
 	m.drop(key)
 	m.entries[key] = m.recent.PushFront(d)
@@ -211,14 +217,14 @@ func (m *memory) forgetOwner(uid types.UID) []types.UID {
 	if len(m.making) > 0 {
 		m.changed[uid] = struct{}{}
 	}
-	return m.forget(m.links[uid])
+	return m.forget(m.links.of(uid))
 }
 
 // forgetGroup forgets all that leads to a PodGroup, and returns the nearest owners that it forgot.
 func (m *memory) forgetGroup(group types.NamespacedName) []types.UID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.forget(m.groups[group])
+	return m.forget(m.groups.of(group))
 }
 
 // forgetKey forgets one derivation.
@@ -257,12 +263,12 @@ func (m *memory) forgetGone(group types.NamespacedName) []types.UID {
 	if len(m.making) > 0 {
 		m.gone[group] = struct{}{}
 	}
-	return m.forget(m.groups[group])
+	return m.forget(m.groups.of(group))
 }
 
-func (m *memory) forget(keys map[types.UID]struct{}) []types.UID {
+func (m *memory) forget(keys []types.UID) []types.UID {
 	var owners []types.UID
-	for _, key := range slices.Collect(maps.Keys(keys)) { // a copy: dropping changes the map
+	for _, key := range keys {
 		owner := m.entries[key].Value.(*derivation).owner
 		if !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
@@ -284,20 +290,49 @@ func (m *memory) all() []*derivation {
 }
 
 // index finds derivations, by their keys.
-type index[K comparable] map[K]map[types.UID]struct{}
+type index[K comparable] map[K]several
+
+// several are keys: mostly one, for which there is no map. Many are not a list, of which taking out is dear.
+type several struct {
+	one  types.UID // "" for none
+	more map[types.UID]struct{}
+}
 
 func (x index[K]) add(by K, key types.UID) {
-	if x[by] == nil {
-		x[by] = map[types.UID]struct{}{}
+	s := x[by]
+	switch {
+	case s.one == "" || s.one == key:
+		s.one = key
+	case s.more == nil:
+		s.more = map[types.UID]struct{}{key: {}}
+	default:
+		s.more[key] = struct{}{}
 	}
-	x[by][key] = struct{}{}
+	x[by] = s
 }
 
 func (x index[K]) remove(by K, key types.UID) {
-	delete(x[by], key)
-	if len(x[by]) == 0 {
+	s, found := x[by]
+	if !found {
+		return
+	}
+	delete(s.more, key)
+	if s.one == key {
+		s.one = ""
+	}
+	if x[by] = s; s.one == "" && len(s.more) == 0 {
 		delete(x, by)
 	}
+}
+
+// of are the keys, a copy.
+func (x index[K]) of(by K) []types.UID {
+	s := x[by]
+	keys := make([]types.UID, 0, 1+len(s.more))
+	if s.one != "" {
+		keys = append(keys, s.one)
+	}
+	return slices.AppendSeq(keys, maps.Keys(s.more))
 }
 
 // discard forgets a derivation, unless it was replaced by another meanwhile.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
 
 func remembered(owner string, links ...types.UID) *derivation {
@@ -36,11 +38,30 @@ func TestMemoryBounded(t *testing.T) {
 			t.Fatalf("what is used was forgotten at %d", i)
 		}
 	}
-	if len(m.entries) != 3 || m.recent.Len() != 3 || len(m.links) != 4 || len(m.links["shared"]) != 3 || len(m.groups) != 3 {
+	if len(m.entries) != 3 || m.recent.Len() != 3 || len(m.links) != 4 || len(m.links.of("shared")) != 3 || len(m.groups) != 3 {
 		t.Errorf("sizes: %d entries, %d links, %d groups", len(m.entries), len(m.links), len(m.groups))
 	}
 	if got := m.forgetOwner("shared"); len(got) != 3 || len(m.entries)+len(m.links)+len(m.groups)+m.recent.Len() != 0 {
 		t.Errorf("forgot %v, kept %d", got, len(m.entries))
+	}
+}
+
+// TestMemoryIsLean: the gang that a pod is by itself is handed to who derived it, and only that there is one is remembered.
+func TestMemoryIsLean(t *testing.T) {
+	t.Parallel()
+	m := newMemory(3)
+	made := remembered("a")
+	made.own, made.alone = &v2alpha2.PodGroup{}, "u"
+	got, _, err := m.derive(t.Context(), "a", time.Time{}, func() (*derivation, error) { return made, nil })
+	if err != nil || got.own == nil {
+		t.Errorf("who derived it got %+v, %v", got, err)
+	}
+	kept := m.get("a", time.Time{})
+	if kept == nil || kept.own != nil || kept.alone != "u" || kept.group != made.group {
+		t.Errorf("remembered is %+v", kept)
+	}
+	if m.discard(kept); m.get("a", time.Time{}) != nil {
+		t.Error("what was remembered cannot be discarded")
 	}
 }
 

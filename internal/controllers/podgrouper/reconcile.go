@@ -273,9 +273,9 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (in place, agai
 		derivedHere = true
 		return g.derive(ctx, pod, nil)
 	})
-	if err == nil && (d.eachPod || d.anew || d.own != nil) && !derivedHere {
+	if err == nil && (d.eachPod || d.anew || d.alone != "") && !derivedHere {
 		former := d
-		if d, err = g.derive(ctx, pod, former); err == nil && former.own != nil && d.own == nil {
+		if d, err = g.derive(ctx, pod, former); err == nil && former.alone != "" && d.own == nil {
 			g.memory.discard(former) // there is a group now, for whoever comes next, too
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// rootCertificates is the ConfigMap that the control plane publishes in every namespace and that admission makes
+// RootCertificates is the ConfigMap that the control plane publishes in every namespace and that admission makes
 // every pod with a service account mount. It is never what keeps a pod waiting, so it is no part of a pod's class;
 // otherwise pods of different namespaces would never share one.
-const rootCertificates = "kube-root-ca.crt"
+const RootCertificates = "kube-root-ca.crt"
 
 // Pod returns the parts of a pod's event that need no knowledge beyond core/v1. Gang, SetName, Ours, Utility,
 // Spec.Unsupported and Spec.RestrictTo are left for the dialect and the feed. A pod that has ended takes no room and
@@ -177,7 +177,7 @@ func claims(p *v1.Pod) []string {
 func configMaps(p *v1.Pod) []string {
 	var out []string
 	add := func(name string, optional *bool) {
-		if name != "" && name != rootCertificates && (optional == nil || !*optional) {
+		if name != "" && name != RootCertificates && (optional == nil || !*optional) {
 			out = append(out, name)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
 )
 
@@ -36,32 +37,36 @@ type Reads struct {
 //   - of everything: managedFields; of what tenants write, annotations that nobody reads, what is longer than such a text can be, and
 //     of labels beyond maxLabels bytes those that come last; see workload.Notes and the table in trim;
 //   - of pods: what a container does (command, probes, mounts, security, plain environment variables), what is projected into volumes
-//     besides ConfigMaps, addresses, and of container statuses all but name, readiness, restarts and resources. What stays: metadata, resources, ports,
-//     references to ConfigMaps, volumes, affinity, tolerations, spreading, gates, claims, phase and conditions. Of pods of other schedulers also what they ask of nodes: environment, tolerations, spreading,
+//     besides ConfigMaps that may be missing, addresses, the kubelet's conditions (Ready and the like), and of container statuses all but name,
+//     readiness, restarts and resources. What stays: metadata, resources, ports, references to ConfigMaps, other volumes, affinity, tolerations,
+//     spreading, gates, claims, phase and other conditions. Of pods of other schedulers also what they ask of nodes: environment, tolerations, spreading,
 //     node affinity, and volumes that are not claims;
 //   - of nodes: the list of images, and volumes in use;
 //   - of ConfigMaps watched as metadata: labels and annotations. Those watched whole stay whole.
 //
-// A cached object must therefore never be sent back whole; write patches of single fields. Trim owns the entries of
+// What stays is kept once where many objects say it alike: lists of amounts and of tolerations, and short texts.
+//
+// A cached object must therefore never be sent back whole; write patches of single fields. Nor is a part of it written to. Trim owns the entries of
 // these kinds in o.ByObject; a role that needs other settings for one of them changes what Trim sets.
 func Trim(o *cache.Options, r Reads) {
 	others := 0
 	if r.Notes {
 		others = workload.OtherNotes
 	}
+	once := newAlike()
 	// The custom kinds are no entries of ByObject: for each of those the cache asks the API server when it is made.
-	o.DefaultTransform = func(obj any) (any, error) { return trimObject(obj, others) }
+	o.DefaultTransform = func(obj any) (any, error) { return trimObject(obj, others, once) }
 	if o.ByObject == nil {
 		o.ByObject = map[client.Object]cache.ByObject{}
 	}
-	o.ByObject[&v1.Pod{}] = cache.ByObject{Transform: func(obj any) (any, error) { return trimPod(obj, r, others) }}
-	o.ByObject[&v1.Node{}] = cache.ByObject{Transform: trimNode}
+	o.ByObject[&v1.Pod{}] = cache.ByObject{Transform: func(obj any) (any, error) { return trimPod(obj, r, others, once) }}
+	o.ByObject[&v1.Node{}] = cache.ByObject{Transform: func(obj any) (any, error) { return trimNode(obj, once) }}
 	o.ByObject[&v1.ConfigMap{}] = cache.ByObject{Transform: trimConfigMap}
 }
 
 // trimObject takes out of an object of a kind without a function of its own what nobody reads; others is how much is kept of annotations
 // that nobody knows.
-func trimObject(obj any, others int) (any, error) {
+func trimObject(obj any, others int, once *alike) (any, error) {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return obj, nil
@@ -83,6 +88,7 @@ func trimObject(obj any, others int) (any, error) {
 	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:
 		only(o, volumeNotes...)
 	}
+	once.metadata(o)
 	return obj, nil
 }
 
@@ -103,7 +109,7 @@ const (
 // The transforms below write only where there is something to remove: an informer may show them an object again that
 // others read at the same time.
 
-func trimPod(obj any, r Reads, others int) (any, error) {
+func trimPod(obj any, r Reads, others int, once *alike) (any, error) {
 	p, ok := obj.(*v1.Pod)
 	if !ok {
 		return obj, nil
@@ -116,6 +122,7 @@ func trimPod(obj any, r Reads, others int) (any, error) {
 		note(p, 0)
 		trimForeign(&p.Spec)
 	}
+	without(&p.Status.Conditions, kubelets)
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; len(c.Message) > maxText {
 			c.Message = strings.Clone(c.Message[:maxText])
@@ -132,6 +139,7 @@ func trimPod(obj any, r Reads, others int) (any, error) {
 	for i := range p.Spec.Containers {
 		trimContainer(&p.Spec.Containers[i])
 	}
+	without(&p.Spec.Volumes, awaitsNothing)
 	for i := range p.Spec.Volumes {
 		trimVolume(&p.Spec.Volumes[i])
 	}
@@ -144,6 +152,8 @@ func trimPod(obj any, r Reads, others int) (any, error) {
 	for i := range p.Status.ContainerStatuses {
 		trimStatus(&p.Status.ContainerStatuses[i])
 	}
+	once.metadata(p)
+	once.pod(p)
 	return p, nil
 }
 
@@ -179,15 +189,31 @@ func trimContainer(c *v1.Container) {
 	c.Env = kept
 }
 
-// trimVolume takes out of a projected volume, which each pod has for its service account, all but ConfigMaps.
+// awaited says whether a part of a projected volume is a ConfigMap that a pod may wait for.
+func awaited(s v1.VolumeProjection) bool {
+	return s.ConfigMap != nil && s.ConfigMap.Name != core.RootCertificates
+}
+
+// awaitsNothing says whether a volume is a projected one, as each pod has for its service account, with no ConfigMap that the pod may wait for.
+func awaitsNothing(v v1.Volume) bool {
+	return v.Projected != nil && !slices.ContainsFunc(v.Projected.Sources, awaited)
+}
+
+// trimVolume takes out of a projected volume all but what the pod may wait for.
 func trimVolume(v *v1.Volume) {
 	if v.Projected == nil {
 		return
 	}
-	other := func(s v1.VolumeProjection) bool { return s.ConfigMap == nil }
-	if slices.ContainsFunc(v.Projected.Sources, other) {
-		v.Projected.Sources = slices.Clip(slices.DeleteFunc(slices.Clone(v.Projected.Sources), other))
+	without(&v.Projected.Sources, func(s v1.VolumeProjection) bool { return !awaited(s) })
+}
+
+// kubelets says whether a condition is of how the kubelet gets on with a pod, which nobody asks here.
+func kubelets(c v1.PodCondition) bool {
+	switch c.Type {
+	case v1.PodReady, v1.ContainersReady, v1.PodInitialized, v1.PodReadyToStartContainers:
+		return true
 	}
+	return false
 }
 
 func refersToConfigMap(e *v1.EnvVar) bool {
@@ -209,7 +235,7 @@ func trimStatus(s *v1.ContainerStatus) {
 	blank(&s.ContainerID)
 }
 
-func trimNode(obj any) (any, error) {
+func trimNode(obj any, once *alike) (any, error) {
 	n, ok := obj.(*v1.Node)
 	if !ok {
 		return obj, nil
@@ -219,6 +245,8 @@ func trimNode(obj any) (any, error) {
 	none(&n.Status.Images)
 	none(&n.Status.VolumesInUse)
 	none(&n.Status.VolumesAttached)
+	once.metadata(n)
+	once.node(n)
 	return n, nil
 }
 
@@ -255,9 +283,7 @@ func trimForeign(s *v1.PodSpec) {
 	if s.NodeName != "" {
 		none(&s.Tolerations)
 	}
-	if slices.ContainsFunc(s.Volumes, local) {
-		s.Volumes = slices.DeleteFunc(slices.Clone(s.Volumes), local)
-	}
+	without(&s.Volumes, local)
 }
 
 // local says that a volume is made of what the node or the API server has, and is nobody else's business.
@@ -307,6 +333,20 @@ func only(o client.Object, known ...string) {
 	if len(kept) != len(o.GetAnnotations()) {
 		o.SetAnnotations(kept)
 	}
+}
+
+// without takes out of a list what is not kept, and leaves no more memory than the rest needs.
+func without[T any](s *[]T, drop func(T) bool) {
+	if !slices.ContainsFunc(*s, drop) {
+		return
+	}
+	var kept []T
+	for _, e := range *s {
+		if !drop(e) {
+			kept = append(kept, e)
+		}
+	}
+	*s = kept
 }
 
 func none[T any](s *[]T) {

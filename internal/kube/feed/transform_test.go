@@ -57,9 +57,16 @@ func fullPod() *v1.Pod {
 			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "projected"}}},
 			{DownwardAPI: &v1.DownwardAPIProjection{}},
 		}}}},
+		{Name: "x", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: core.RootCertificates}}},
+		}}}},
 	}
 	p.Spec.PriorityClassName, p.Spec.SecurityContext = "train", &v1.PodSecurityContext{}
-	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: "True"}}
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: "True"}}
+	for _, read := range []v1.PodConditionType{v1.PodScheduled, v1.DisruptionTarget, v1.PodResizePending, v1.PodResizeInProgress, keys.RoomHeldCondition, keys.PodBoundCondition} {
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.ContainersReady, Status: "True"}, v1.PodCondition{Type: read, Status: "True"})
+	}
 	p.Status.PodIPs = []v1.PodIP{{IP: "1.1.1.1"}}
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{
 		Name: "main", Ready: true, Image: "i", ContainerID: "x", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
@@ -99,6 +106,9 @@ func TestTrimKeepsWhatSchedulingReads(t *testing.T) {
 	if sources := p.Spec.Volumes[1].Projected.Sources; len(sources) != 1 || sources[0].ConfigMap.Name != "projected" {
 		t.Errorf("not trimmed: %+v", sources)
 	}
+	if len(p.Spec.Volumes) != 2 || len(p.Status.Conditions) != 6 {
+		t.Errorf("kept are %d volumes and %d conditions: %+v", len(p.Spec.Volumes), len(p.Status.Conditions), p)
+	}
 	if len(p.ManagedFields) != 0 || p.Annotations[lastApplied] != "" || p.Status.ContainerStatuses[0].State.Running != nil {
 		t.Errorf("not trimmed: %+v", p)
 	}
@@ -112,10 +122,13 @@ func TestTrimLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	var o cache.Options
 	Trim(&o, Reads{})
-	var pods client.Object
-	for example := range o.ByObject { // order: one is a pod
-		if _, ok := example.(*v1.Pod); ok {
+	var pods, nodes client.Object
+	for example := range o.ByObject { // order: one is a pod, one a node
+		switch example.(type) {
+		case *v1.Pod:
 			pods = example
+		case *v1.Node:
+			nodes = example
 		}
 	}
 	whole := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{"a": "b"}}, Data: map[string]string{"k": "v"}}
@@ -129,10 +142,10 @@ func TestTrimLeavesOthersAlone(t *testing.T) {
 	}
 	n := node("n")
 	n.Status.Images = []v1.ContainerImage{{Names: []string{"big"}}}
-	if _, err := trimNode(n); err != nil || n.Status.Images != nil || n.Status.Allocatable == nil || n.Status.Conditions == nil {
+	if _, err := trimNode(n, newAlike()); err != nil || n.Status.Images != nil || n.Status.Allocatable == nil || n.Status.Conditions == nil {
 		t.Errorf("node not trimmed: %+v, %v", n, err)
 	}
-	for _, f := range []func(any) (any, error){o.ByObject[pods].Transform, trimNode, trimConfigMap, o.DefaultTransform} {
+	for _, f := range []func(any) (any, error){o.ByObject[pods].Transform, o.ByObject[nodes].Transform, trimConfigMap, o.DefaultTransform} {
 		if got, err := f("something else"); err != nil || got != "something else" {
 			t.Errorf("%v, %v", got, err)
 		}
