@@ -33,14 +33,18 @@ func server() *Server {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, in, want string }{
-		{"initialize", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
-			`{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{}},"instructions":"ask","protocolVersion":"2025-03-26","serverInfo":{"name":"muster","version":"v1"}}}`},
+		{
+			"initialize", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{}},"instructions":"ask","protocolVersion":"2025-03-26","serverInfo":{"name":"muster","version":"v1"}}}`,
+		},
 		{"a version of the future", `{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2099-01-01"}}`, `"protocolVersion":"2025-06-18"`},
 		{"initialized", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, ""},
 		{"ping", `{"jsonrpc":"2.0","id":7,"method":"ping"}`, `{"jsonrpc":"2.0","id":7,"result":{}}`},
 		{"list", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"annotations":{"destructiveHint":false,"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"echo"},"description":"for tests","inputSchema":{"type":"object"},"name":"echo","title":"echo"}`},
-		{"call", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"a":1}}}`,
-			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"text":"{\"got\":{\"a\":1}}","type":"text"}],"isError":false,"structuredContent":{"got":{"a":1}}}}`},
+		{
+			"call", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"a":1}}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"text":"{\"got\":{\"a\":1}}","type":"text"}],"isError":false,"structuredContent":{"got":{"a":1}}}}`,
+		},
 		{"no arguments", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`, `"structuredContent":{"got":{}}`},
 		{"no object", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list"}}`, `"result":{"content":[{"text":"[1]","type":"text"}],"isError":false}}`},
 		{"refused", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"refuse"}}`, `"isError":true,"structuredContent":{"kind":"Refusal","message":"no gang x","field":"name"}`},

@@ -48,8 +48,10 @@ func jobPod(tb testing.TB, job string) *v1.Pod {
 		Status: v1.PodStatus{
 			Phase: v1.PodRunning, QOSClass: v1.PodQOSBurstable,
 			Conditions: []v1.PodCondition{
-				{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.ContainersReady, Status: v1.ConditionTrue},
-				{Type: v1.PodInitialized, Status: v1.ConditionTrue}, {Type: v1.PodScheduled, Status: v1.ConditionTrue},
+				{Type: v1.PodReady, Status: v1.ConditionTrue},
+				{Type: v1.ContainersReady, Status: v1.ConditionTrue},
+				{Type: v1.PodInitialized, Status: v1.ConditionTrue},
+				{Type: v1.PodScheduled, Status: v1.ConditionTrue},
 			},
 			ContainerStatuses: []v1.ContainerStatus{{Name: "main", Image: "sim", ImageID: "sim", Ready: true}},
 		},
