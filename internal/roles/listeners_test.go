@@ -49,7 +49,7 @@ var (
 		"internal/ui/serve.go: GET ", "internal/ui/pages.go: GET /{$}", "internal/ui/pages.go: GET /job/{namespace}/{name...}", "internal/ui/pages.go: GET /queues", "internal/ui/pages.go: GET /gpus",
 		"internal/ui/pages.go: GET /style.css", "internal/ui/pages.go: POST /login", "internal/ui/pages.go: POST /logout",
 		// Likewise, of what was decided and of what-ifs: ui.TestWhoSeesWhatOfThePast, ui.TestWhatIf.
-		"internal/ui/serve.go: POST ", "internal/ui/recordpages.go: GET /decisions", "internal/ui/recordpages.go: GET /cycle/{number}", "internal/ui/recordpages.go: GET /ledger",
+		"internal/ui/serve.go: POST ", "internal/ui/recordpages.go: GET /decisions", "internal/ui/recordpages.go: GET /cycle/{number}", "internal/ui/recordpages.go: GET /ledger", "internal/ui/recordpages.go: GET /alerts",
 		"internal/ui/recordpages.go: GET /what-if", "internal/ui/recordpages.go: POST /what-if",
 		"internal/sim/serve.go: /simulate", // of muster-lab sim fairshare --listen; it knows nothing but the question
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/dynamicresources"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/nodescores"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
@@ -48,13 +49,14 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
 		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
-		votes.ReasonOvercommitted, votes.ReasonQueueFull,
+		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
 		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,
 		policy.ReasonEvictionRate, policy.ReasonFrozen, policy.ReasonBudget, policy.ReasonOtherQueue, policy.ReasonBeingBound,
 		policy.ReasonJustPlaced, policy.ReasonNoVictims, policy.ReasonVictimsTooFew, policy.ReasonNothingToMove, policy.ReasonOthersFirst, policy.ReasonNextCycle,
-		policy.ReasonSwitchedOff,
+		policy.ReasonSwitchedOff, policy.ReasonNotStarving, policy.ReasonNotReclaimable, policy.ReasonNoJudge,
+		votes.ReasonQueueOverused, votes.ReasonOverDeserved, votes.ReasonWithinDeserved, votes.ReasonGuaranteed, votes.ReasonNothingInCommon, votes.ReasonAtMinimum, votes.ReasonSystem,
 	}
 	registry := filters.Register(builtin.Registry(), filters.Options{})
 	known, err := registry.Known()

@@ -16,11 +16,6 @@ import (
 // argumentReserve is the argument of resource-strategy-fit that keeps CPU and memory for who asks for what is scarce.
 const argumentReserve = "proportional"
 
-// ReasonReserved is said of a node that has the CPU or the memory, which goes with something else that it has.
-var ReasonReserved = &policy.Reason{
-	Key: "ReservedInProportion", Text: "{dim} is kept for pods that ask for {object}", Unblock: policy.UnblockNode,
-}
-
 // reserve is what the argument says: of each resource that resources lists, how many CPUs, and how much memory in units of 1,000,000,000 bytes, go with one.
 type reserve struct {
 	Enable      bool                   `json:"enable"`
