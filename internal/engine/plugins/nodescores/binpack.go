@@ -52,7 +52,7 @@ func buildBinpack(args policy.Arguments) (func(*policy.View) *packing, []string,
 		b := &packing{view: v, weight: all}
 		for _, r := range of {
 			if dim, ok := dimension(v.Snapshot().Dims, r.name); ok && r.weight > 0 {
-				b.of = append(b.of, dimWeight{dim, r.weight})
+				b.of = append(b.of, dimWeight{dim: dim, weight: r.weight})
 			}
 		}
 		return b
@@ -62,9 +62,34 @@ func buildBinpack(args policy.Arguments) (func(*policy.View) *packing, []string,
 // mostResources bounds how many resources a plugin looks at, for each node.
 const mostResources = 32
 
+// dimWeight is how much a dimension counts: by the part of it that would be used, or that would be left.
 type dimWeight struct {
 	dim    int
 	weight int64
+	least  bool
+}
+
+// mean is the weighted mean over what the class asks for, from 0 to whole; 0 where the node has less of something than would be used.
+func mean(view *policy.View, c *cluster.Class, n *cluster.Node, over []dimWeight) int64 {
+	sum, weights := int64(0), int64(0)
+	for _, r := range over {
+		if c.Requests.At(r.dim) <= 0 {
+			continue
+		}
+		used, of, short := use(view, c, n, r.dim)
+		if short {
+			return 0
+		}
+		if r.least {
+			used = of - used
+		}
+		sum += r.weight * part(whole, used, of)
+		weights += r.weight
+	}
+	if weights == 0 {
+		return 0
+	}
+	return sum / weights
 }
 
 type packing struct {
@@ -75,20 +100,5 @@ type packing struct {
 
 // ScoreNode implements policy.NodeScore.
 func (b *packing) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
-	sum, weights := int64(0), int64(0)
-	for _, r := range b.of {
-		if c.Requests.At(r.dim) <= 0 {
-			continue
-		}
-		used, of, over := use(b.view, c, n, r.dim)
-		if over {
-			return 0
-		}
-		sum += r.weight * part(whole, used, of)
-		weights += r.weight
-	}
-	if weights == 0 {
-		return 0
-	}
-	return b.weight * (sum / weights)
+	return b.weight * mean(b.view, c, n, b.of)
 }

@@ -89,12 +89,12 @@ func buildStrategyFit(args policy.Arguments) (func(*policy.View) *fit, []string,
 		dims := v.Snapshot().Dims
 		for dim := range dims.Len() {
 			if s, ok := strategyOf(by, dims, dim); ok && s.Weight > 0 {
-				f.of = append(f.of, fitDim{dimWeight{dim, s.Weight}, s.Type == leastAllocated})
+				f.of = append(f.of, dimWeight{dim, s.Weight, s.Type == leastAllocated})
 			}
 		}
 		for _, r := range of {
 			if dim, ok := dimension(dims, r.name); ok {
-				f.scarce = append(f.scarce, dimWeight{dim, r.weight})
+				f.scarce = append(f.scarce, dimWeight{dim: dim, weight: r.weight})
 			}
 		}
 		f.scarceWeight, f.scarceSum = scarce.Weight, sum
@@ -176,15 +176,10 @@ func unitOf(dim int) int64 {
 	return 1
 }
 
-type fitDim struct {
-	dimWeight
-	least bool
-}
-
 type fit struct {
 	view   *policy.View
 	weight int64
-	of     []fitDim
+	of     []dimWeight
 
 	scarce                  []dimWeight
 	scarceWeight, scarceSum int64
@@ -194,30 +189,7 @@ type fit struct {
 
 // ScoreNode implements policy.NodeScore.
 func (f *fit) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
-	return f.weight*f.fits(c, n) + f.avoids(n)
-}
-
-// fits is the part of the strategies, from 0 to whole.
-func (f *fit) fits(c *cluster.Class, n *cluster.Node) int64 {
-	sum, weights := int64(0), int64(0)
-	for _, r := range f.of {
-		if c.Requests.At(r.dim) <= 0 {
-			continue
-		}
-		used, of, over := use(f.view, c, n, r.dim)
-		if over {
-			return 0
-		}
-		if r.least {
-			used = of - used
-		}
-		sum += r.weight * part(whole, used, of)
-		weights += r.weight
-	}
-	if weights == 0 {
-		return 0
-	}
-	return sum / weights
+	return f.weight*mean(f.view, c, n, f.of) + f.avoids(n)
 }
 
 // avoids is the part of the scarce resources.

@@ -154,6 +154,9 @@ func (w *realm) store() *cluster.Store {
 				ps.Phase = cluster.Succeeded
 			case t.node >= 0:
 				ps.Phase, ps.NodeName = cluster.Running, fmt.Sprint("n", t.node)
+				if t.node == 0 { // bound, and not running yet: it holds its room as much
+					ps.Phase = cluster.Bound
+				}
 			}
 			s.Apply(ps)
 		}
