@@ -61,6 +61,9 @@ func TestRequestsAreUpstreams(t *testing.T) {
 				list[name] = q
 			}
 		}
+		if diff := cmp.Diff(Amounts(list), Amounts(RequestList(p))); diff != "" {
+			t.Fatalf("list: -upstream +ours:\n%s", diff)
+		}
 		list[v1.ResourcePods] = resource.MustParse("1")
 		if diff := cmp.Diff(Amounts(list), Requests(p)); diff != "" {
 			t.Fatalf("-upstream +ours:\n%s", diff)

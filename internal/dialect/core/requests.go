@@ -33,6 +33,11 @@ func Requests(p *v1.Pod) []cluster.Quantity {
 // Of a pod whose resize was found infeasible what it was granted counts, by its status, and not what it asks for. Only CPU and
 // memory can be resized: of anything else a status that says less is not believed.
 func RequestList(p *v1.Pod) v1.ResourceList {
+	if len(p.Spec.Containers) == 1 && len(p.Spec.Overhead) == 0 && plain(p) {
+		if out := p.Spec.Containers[0].Resources.Requests.DeepCopy(); out != nil {
+			return out
+		}
+	}
 	out := resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
 	if !resizing(p) {
 		return out

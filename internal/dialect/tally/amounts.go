@@ -28,7 +28,9 @@ func Of(list corev1.ResourceList) Amounts {
 	for name, q := range list {
 		if !q.IsZero() {
 			// Thousands of pods name the same few resources, each with a string of its own.
-			of = append(of, amount{corev1.ResourceName(unique.Make(string(name)).Value()), changed(name, resource.Quantity{}, q, false)})
+			one := amount{name: corev1.ResourceName(unique.Make(string(name)).Value())}
+			change(name, &one.q, &q, false)
+			of = append(of, one)
 		}
 	}
 	slices.SortFunc(of, func(a, b amount) int { return cmp.Compare(a.name, b.name) })
@@ -58,10 +60,13 @@ func (a Amounts) merge(other Amounts, out bool) Amounts {
 		case len(by) == 0 || len(was) > 0 && was[0].name < by[0].name:
 			of, was = append(of, was[0]), was[1:]
 		case len(was) == 0 || by[0].name < was[0].name:
-			of, by = append(of, amount{by[0].name, changed(by[0].name, resource.Quantity{}, by[0].q, out)}), by[1:]
+			one := amount{name: by[0].name}
+			change(one.name, &one.q, &by[0].q, out)
+			of, by = append(of, one), by[1:]
 		default:
-			if q := changed(was[0].name, was[0].q, by[0].q, out); !q.IsZero() {
-				of = append(of, amount{was[0].name, q})
+			one := was[0]
+			if change(one.name, &one.q, &by[0].q, out); !one.q.IsZero() {
+				of = append(of, one)
 			}
 			was, by = was[1:], by[1:]
 		}

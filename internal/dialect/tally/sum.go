@@ -41,26 +41,25 @@ func (s *Sum) shift(name corev1.ResourceName, by resource.Quantity, out bool) {
 	if s.of == nil {
 		s.of = make(map[corev1.ResourceName]resource.Quantity, 4)
 	}
-	now := changed(name, s.of[name], by, out)
-	if now.IsZero() {
+	now := s.of[name]
+	if change(name, &now, &by, out); now.IsZero() {
 		delete(s.of, name) // so that an emptied sum equals one that never held anything
 		return
 	}
 	s.of[name] = now
 }
 
-// changed is an amount of a resource after another was put in, or taken out.
-func changed(name corev1.ResourceName, now, by resource.Quantity, out bool) resource.Quantity {
+// change puts an amount of a resource into another, or takes it out.
+func change(name corev1.ResourceName, now, by *resource.Quantity, out bool) {
 	// Quantity arithmetic switches to arbitrary precision by itself where 64 bits do not suffice, and works in place
 	// on a number that copies share.
-	now = now.DeepCopy()
+	*now = now.DeepCopy()
 	if out {
-		now.Sub(by)
+		now.Sub(*by)
 	} else {
-		now.Add(by)
+		now.Add(*by)
 	}
 	now.Format = format(name)
-	return now
 }
 
 // Empty says whether the sum holds nothing.
