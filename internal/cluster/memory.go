@@ -140,7 +140,10 @@ func (s *Store) sortedHolds() []Hold {
 		out = append(out, h)
 	}
 	slices.SortFunc(out, func(a, b Hold) int {
-		return cmp.Or(cmp.Compare(a.Gang.String(), b.Gang.String()), cmp.Compare(a.ID(), b.ID()))
+		if c := a.Gang.compare(b.Gang); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.ID(), b.ID())
 	})
 	return out
 }

@@ -446,7 +446,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		return nil, err
 	}
 	pool := apply.NewPool(guard)
-	annotations := apply.NewAnnotations(pool, kit)
+	annotations := apply.NewAnnotations(pool, kit, p.grouped)
 	event := p.events.recorder(p.SchedulerNames[0])
 	events := apply.NewEvents(pool, p.partition().Pool(), event)
 	var known atomic.Pointer[cluster.Snapshot]
@@ -458,7 +458,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	bo.Latest, bo.Fates, bo.Written, bo.Bound, bo.Links = known.Load, fates, metrics.Bound, events.Bound, p.links
 	bo.Complete = func(b *engine.Bundle, asked bool) {
-		if b.Starts && p.grouped(b.Gang) { // a pod that is a gang by itself has got it with its Binding
+		if b.Starts { // a pod that is a gang by itself has got it with its Binding
 			annotations.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
 		}
 		switch {

@@ -38,8 +38,9 @@ func pace() func(context.Context, object) error {
 // Annotations writes to gangs what became of them: when, as annotations with RFC 3339 times in UTC, and that evictions for them are
 // frozen, as a condition. Set and Frozen are called by the loop; the pool writes.
 type Annotations struct {
-	kit  *write.Kit
-	work *Queue[object] // of gangs
+	kit     *write.Kit
+	grouped func(cluster.Key) bool
+	work    *Queue[object] // of gangs
 
 	mu     sync.Mutex
 	gangs  map[string]*gangAnnotations // by gang UID; to be written
@@ -59,9 +60,13 @@ type gangAnnotations struct {
 	frozen *string
 }
 
-// NewAnnotations returns a writer of annotations, which pool runs.
-func NewAnnotations(pool *Pool, kit *write.Kit) *Annotations {
-	m := &Annotations{kit: kit, gangs: map[string]*gangAnnotations{}, frozen: map[string]freeze{}}
+// NewAnnotations returns a writer of annotations, which pool runs. grouped says of a gang whether it has a PodGroup: a pod that is a gang by
+// itself has none that could be told. Nil: all have.
+func NewAnnotations(pool *Pool, kit *write.Kit, grouped func(cluster.Key) bool) *Annotations {
+	if grouped == nil {
+		grouped = func(cluster.Key) bool { return true }
+	}
+	m := &Annotations{kit: kit, grouped: grouped, gangs: map[string]*gangAnnotations{}, frozen: map[string]freeze{}}
 	m.work = NewQueue(pool, annotationWork, Job[object]{Tenant: object.tenant, About: m.about, Pace: pace(), Try: m.serve})
 	return m
 }
@@ -74,23 +79,24 @@ func (m *Annotations) Set(key cluster.Key, uid, annotation string, at cluster.In
 		text = at.Time().UTC().Format(time.RFC3339)
 	}
 	m.change(key, uid, func(g *gangAnnotations) { g.notes[annotation] = text })
-	m.work.Put(annotationSettle, object{key.Namespace, uid})
 }
 
 // Frozen asks that the gang say, for so long, that certain pods are not evicted for it. Should this process end before, the
 // condition stays; its text says until when it holds.
 func (m *Annotations) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
-	m.change(key, uid, func(g *gangAnnotations) { g.frozen = &text })
-	m.work.Put(annotationSettle, object{key.Namespace, uid})
+	if !m.change(key, uid, func(g *gangAnnotations) { g.frozen = &text }) {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frozen[uid] = freeze{key, time.Now().Add(lasts)}
 	// When it lapses is queued once this has been written: the queue keeps the earlier of two times.
 }
 
-func (m *Annotations) change(key cluster.Key, uid string, change func(*gangAnnotations)) {
-	if key.Face != kai.Face { // there is no object that says it
-		return
+// change has a gang told more, unless there is no object that could say it.
+func (m *Annotations) change(key cluster.Key, uid string, change func(*gangAnnotations)) bool {
+	if key.Face != kai.Face || !m.grouped(key) {
+		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,6 +106,8 @@ func (m *Annotations) change(key cluster.Key, uid string, change func(*gangAnnot
 		m.gangs[uid] = g
 	}
 	change(g)
+	m.work.Put(annotationSettle, object{key.Namespace, uid})
+	return true
 }
 
 func (m *Annotations) serve(ctx context.Context, gang object) error {

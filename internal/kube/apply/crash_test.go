@@ -66,7 +66,7 @@ func TestCrashes(t *testing.T) {
 func carryAll(ctx context.Context, c client.Client, kit *write.Kit) error {
 	pool := NewPool(nil)
 	binds, evictions := NewBinds(pool, c, c, BindOptions{}), NewEvictions(pool, kit, c, EvictionOptions{})
-	rooms, marks := NewNominations(pool, kit, c, NominationOptions{}), NewAnnotations(pool, kit)
+	rooms, marks := NewNominations(pool, kit, c, NominationOptions{}), NewAnnotations(pool, kit, nil)
 	answers := NewAnswers(pool, kit, "x/why")
 	answers.Set(kai.GangKey("a", "g"), "g", "so")
 	var writers sync.WaitGroup

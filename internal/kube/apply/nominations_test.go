@@ -272,7 +272,7 @@ func TestAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
 		pool := NewPool(nil)
-		m := NewAnnotations(pool, p.kit())
+		m := NewAnnotations(pool, p.kit(), nil)
 		p.work(pool.Run)
 		g, at := kai.GangKey("a", "g"), cluster.InstantOf(time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)))
 		m.Set(g, "u", keys.LastStartAnnotation, at)
@@ -299,7 +299,7 @@ func TestFrozenCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
 		pool := NewPool(nil)
-		m := NewAnnotations(pool, p.kit())
+		m := NewAnnotations(pool, p.kit(), nil)
 		p.work(pool.Run)
 		m.Frozen(kai.GangKey("a", "g"), "u", "left alone", time.Hour)
 		p.after(50*time.Minute, nil)
