@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math/bits"
 	"sort"
+	"sync"
 )
 
 // Snapshot is the cluster at one moment: immutable, safe for any number of readers, cheap to hold.
@@ -47,6 +48,13 @@ type Snapshot struct {
 	demands      []Demand
 	frozen       map[Frozen]Instant
 	topologies   map[string]*Topology
+	keys         *gangKeys
+}
+
+// gangKeys are the gangs of a snapshot by key, made when somebody asks.
+type gangKeys struct {
+	once sync.Once
+	of   map[Key]GangID
 }
 
 // Node returns a node by ID, nil for None.
@@ -133,15 +141,17 @@ func (s *Snapshot) QueueByName(name string) *Queue {
 	return nil
 }
 
-// GangByKey finds a gang by scanning; nil when there is none. For people's questions, not for hot paths.
+// GangByKey finds a gang; nil when there is none. For people's questions, not for hot paths: the first one of a snapshot costs a pass over
+// all gangs.
 func (s *Snapshot) GangByKey(k Key) *Gang {
-	var found *Gang
-	s.gangs.each(func(g *Gang) {
-		if g.Key == k {
-			found = g
-		}
+	s.keys.once.Do(func() {
+		s.keys.of = make(map[Key]GangID, s.gangs.n)
+		s.gangs.each(func(g *Gang) { s.keys.of[g.Key] = g.ID })
 	})
-	return found
+	if id, ok := s.keys.of[k]; ok {
+		return s.Gang(id)
+	}
+	return nil
 }
 
 // RememberedAnswer returns the answer to a question that is remembered.

@@ -186,7 +186,7 @@ func (s *Store) Snapshot(now Instant) *Snapshot {
 		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Lost: slices.SortedFunc(maps.Values(s.gone), func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }), Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
 		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), objects: maps.Clone(s.objects), answers: maps.Clone(s.answers),
-		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies,
+		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies, keys: &gangKeys{},
 	}
 	s.topologiesShared = true
 	for k := range s.objects { // order: marks only
@@ -194,6 +194,12 @@ func (s *Store) Snapshot(now Instant) *Snapshot {
 	}
 	s.epoch++
 	return snap
+}
+
+// GangID is the ID of a gang in the latest snapshot, as long as nothing was applied since.
+func (s *Store) GangID(k Key) (GangID, bool) {
+	id, ok := s.gangIDs[k]
+	return id, ok
 }
 
 // tell writes an account to its queue.

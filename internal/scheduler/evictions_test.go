@@ -307,7 +307,7 @@ func TestMonitor(t *testing.T) {
 					ID: fmt.Sprint(i), Gang: taker, Intents: []engine.Intent{{Verb: engine.Evict}},
 					Eviction: &engine.EvictionRecord{Cause: engine.Reclaim, Victims: []engine.Victim{{Gang: giver, Pods: 1}}},
 				}}}
-				m.decided(&p, s.Snapshot(cluster.UnixNano(1)))
+				m.decided(&p, gangsOf(&p, s, s.Snapshot(cluster.UnixNano(1))))
 				if pairs := m.carried(&p.Bundles[0], now); len(pairs) > 0 {
 					got = append(got, i)
 				}

@@ -304,13 +304,13 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 		if !l.decide(ctx, c, now) {
 			return 0
 		}
-		l.overcommitted(c)
 		l.tellStale(&c.trace)
 		l.tellRisks(&c.trace)
 		c.reportAt = now
 	}
 	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= publishGap {
 		c.published = now
+		l.overcommitted(c)
 		c.reportAt = sooner(l.statuses.Publish(c.snap, &c.trace), l.nominations.Publish(c.snap))
 	}
 	wait := l.o.Period
@@ -337,10 +337,10 @@ func (l *Loop) decide(ctx context.Context, c *cycle, now time.Time) (ok bool) {
 	for p := l.driver.Ready(); p != nil; p = l.driver.Ready() {
 		l.trying = cluster.Key{}
 		plans = append(plans, *p)
-		gangs := gangsOf(p, snap)
+		gangs := gangsOf(p, l.store, snap)
 		l.metrics.plan(p, snap, gangs, time.Now())
 		story(c.log.V(3), p, gangs)
-		l.repeats.decided(p, snap)
+		l.repeats.decided(p, gangs)
 		l.binds.Submit(*p)
 		l.evictions.Submit(*p)
 	}

@@ -161,18 +161,20 @@ const forgetGivers = 1000
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// gangsOf are the gangs that a plan is about, found in one pass.
-func gangsOf(p *engine.Plan, snap *cluster.Snapshot) map[cluster.Key]*cluster.Gang {
+// gangsOf are the gangs that a plan is about, whose pods it takes too, in the store's latest snapshot.
+func gangsOf(p *engine.Plan, store *cluster.Store, snap *cluster.Snapshot) map[cluster.Key]*cluster.Gang {
 	out := make(map[cluster.Key]*cluster.Gang, len(p.Bundles))
-	for i := range p.Bundles {
-		out[p.Bundles[i].Gang] = nil
+	add := func(k cluster.Key) {
+		if id, ok := store.GangID(k); ok {
+			out[k] = snap.Gang(id)
+		}
 	}
-	if len(out) > 0 {
-		snap.EachGang(func(g *cluster.Gang) {
-			if _, meant := out[g.Key]; meant {
-				out[g.Key] = g
-			}
-		})
+	for i := range p.Bundles {
+		b := &p.Bundles[i]
+		add(b.Gang)
+		for j := 0; b.Eviction != nil && j < len(b.Eviction.Victims); j++ {
+			add(b.Eviction.Victims[j].Gang)
+		}
 	}
 	return out
 }

@@ -39,7 +39,7 @@ func TestMetricsNamespace(t *testing.T) {
 			{Gang: kai.GangKey("a", "g"), Intents: []engine.Intent{{Verb: engine.Bind, UID: "u-p"}, {Verb: engine.Bind, UID: "u-q"}}},
 			{Gang: kai.GangKey("a", "g"), Intents: []engine.Intent{{Verb: engine.Nominate, UID: "u-q"}}},
 		}}
-		m.plan(plan, snap, gangsOf(plan, snap), at)
+		m.plan(plan, snap, gangsOf(plan, store, snap), at)
 		m.Bound(12 * time.Millisecond)
 		share := engine.QueueTrace{Name: "q", FairShare: cluster.Resources{1500, 2e9, 3000}}
 		wait := engine.GangTrace{Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit}}}

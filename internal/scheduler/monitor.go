@@ -42,25 +42,17 @@ type history struct {
 	last    time.Time
 }
 
-// decided notes how the gangs stood.
-func (m *monitor) decided(p *engine.Plan, snap *cluster.Snapshot) {
+// decided notes how the gangs of a plan stood.
+func (m *monitor) decided(p *engine.Plan, gangs map[cluster.Key]*cluster.Gang) {
 	if p.Evictions() == 0 {
 		return
 	}
-	active := map[cluster.Key]int{}
-	for i := range p.Bundles {
-		if b := &p.Bundles[i]; b.Eviction != nil {
-			active[b.Gang] = 0
-			for j := range b.Eviction.Victims {
-				active[b.Eviction.Victims[j].Gang] = 0
-			}
+	active := func(k cluster.Key) int {
+		if g := gangs[k]; g != nil {
+			return int(g.ActivePods)
 		}
+		return 0
 	}
-	snap.EachGang(func(g *cluster.Gang) {
-		if _, asked := active[g.Key]; asked {
-			active[g.Key] = int(g.ActivePods)
-		}
-	})
 	if m.open == nil || len(m.open) > 10000 { // outcomes that never came
 		m.open = map[string]map[pair]standing{}
 	}
@@ -72,7 +64,7 @@ func (m *monitor) decided(p *engine.Plan, snap *cluster.Snapshot) {
 		at := make(map[pair]standing, len(b.Eviction.Victims))
 		for j := range b.Eviction.Victims {
 			v := b.Eviction.Victims[j].Gang
-			at[pair{b.Gang, v}] = standing{active[b.Gang], active[v]}
+			at[pair{b.Gang, v}] = standing{active(b.Gang), active(v)}
 		}
 		m.open[b.ID] = at
 	}

@@ -114,7 +114,7 @@ func TestStory(t *testing.T) {
 `} {
 		got := ""
 		log := funcr.New(func(_, line string) { got += line + "\n" }, funcr.Options{Verbosity: verbosity})
-		story(log.V(3), p, gangsOf(p, store.Snapshot(cluster.Instant{})))
+		story(log.V(3), p, gangsOf(p, store, store.Snapshot(cluster.Instant{})))
 		if got != want {
 			t.Errorf("at verbosity %d:\n%s\nwant:\n%s", verbosity, got, want)
 		}
