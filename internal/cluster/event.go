@@ -65,6 +65,8 @@ type PodState struct {
 	SetName  string // the pod set it asks for, "" for the default one
 	// Ours says whether one of our scheduler names is on the pod; others only take room.
 	Ours bool
+	// Kept says that it is not evicted for others, nor moved.
+	Kept bool
 	// Priority is its own beside others of its gang, where somebody sees to that.
 	Priority int32
 	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.

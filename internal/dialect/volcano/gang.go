@@ -158,10 +158,16 @@ func tree(spec *v1beta1.PodGroupSpec) ([]cluster.Set, string) {
 	return sets, ""
 }
 
-// Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, and its own priority: what its annotation says, or its spec, or 1. A pod that names no PodGroup is in none, whatever
+// Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, its own priority (what its annotation says, or its spec, or 1), and
+// whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
 // other faces would read on it.
 func Member(st *cluster.PodState, p *corev1.Pod) {
 	st.Ours, st.Gang, st.SetName = true, Membership(p), ""
+	if text, said := p.Annotations[keys.Preemptable]; said {
+		st.Kept = !truth(text)
+	} else if text, said := p.Labels[keys.Preemptable]; said {
+		st.Kept = !truth(text)
+	}
 	st.Priority = defaultTaskPriority
 	if p.Spec.Priority != nil {
 		st.Priority = *p.Spec.Priority
@@ -172,6 +178,12 @@ func Member(st *cluster.PodState, p *corev1.Pod) {
 	if st.Gang != (cluster.Key{}) {
 		st.SetName = cmp.Or(p.Annotations[keys.TaskSpec], p.Labels[keys.TaskSpec])
 	}
+}
+
+// truth says whether a text is a yes.
+func truth(text string) bool {
+	yes, err := strconv.ParseBool(text)
+	return err == nil && yes
 }
 
 // Membership returns the gang p asks to be in, the zero Key for none: one of its own namespace.

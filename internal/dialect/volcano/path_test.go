@@ -66,3 +66,24 @@ func TestPodPriority(t *testing.T) {
 		}
 	}
 }
+
+// TestKept: a pod says by annotation, or else by label, whether it may be evicted for others; what says nothing of it may, and what says no clear yes may not.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		annotation, label string
+		want              bool
+	}{{"", "", false}, {"true", "", false}, {"false", "", true}, {"", "false", true}, {"", "true", false}, {"true", "false", false}, {"false", "true", true}, {"perhaps", "true", true}} {
+		p := &corev1.Pod{}
+		if c.annotation != "" {
+			p.Annotations = map[string]string{keys.Preemptable: c.annotation}
+		}
+		if c.label != "" {
+			p.Labels = map[string]string{keys.Preemptable: c.label}
+		}
+		var st cluster.PodState
+		if volcano.Member(&st, p); st.Kept != c.want {
+			t.Errorf("%q, %q: %v, want %v", c.annotation, c.label, st.Kept, c.want)
+		}
+	}
+}

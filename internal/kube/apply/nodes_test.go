@@ -51,7 +51,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
 		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
-		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
+		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, policy.ReasonPodKept, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,
 		policy.ReasonEvictionRate, policy.ReasonFrozen, policy.ReasonBudget, policy.ReasonOtherQueue, policy.ReasonBeingBound,
 		policy.ReasonJustPlaced, policy.ReasonNoVictims, policy.ReasonVictimsTooFew, policy.ReasonNothingToMove, policy.ReasonOthersFirst, policy.ReasonNextCycle,

@@ -17,7 +17,7 @@ import (
 func TestVolcanosNotesStay(t *testing.T) {
 	t.Parallel()
 	meta := metav1.ObjectMeta{Name: "one", Namespace: "d", Annotations: map[string]string{
-		vckeys.SLAWaitingTime: "1h", vckeys.Hierarchy: "root/a", vckeys.HierarchyWeights: "1/2", vckeys.TaskPriority: "7", vckeys.GroupName: "g", vckeys.TaskSpec: "t",
+		vckeys.SLAWaitingTime: "1h", vckeys.Hierarchy: "root/a", vckeys.HierarchyWeights: "1/2", vckeys.TaskPriority: "7", vckeys.Preemptable: "false", vckeys.GroupName: "g", vckeys.TaskSpec: "t",
 		"example.com/else": "x",
 	}}
 	pg, q, p := &v1beta1.PodGroup{ObjectMeta: *meta.DeepCopy()}, &v1beta1.Queue{ObjectMeta: *meta.DeepCopy()}, &v1.Pod{ObjectMeta: *meta.DeepCopy()}
