@@ -16,7 +16,7 @@ func (e *NodeState) equal(b *NodeState) bool {
 
 func (e *PodState) equal(b *PodState) bool {
 	return e.UID == b.UID && e.Namespace == b.Namespace && e.Name == b.Name && e.Phase == b.Phase && e.NodeName == b.NodeName &&
-		e.Gang == b.Gang && e.SetName == b.SetName && e.Ours == b.Ours && e.Utility == b.Utility && e.Created == b.Created &&
+		e.Gang == b.Gang && e.SetName == b.SetName && e.Ours == b.Ours && e.Kept == b.Kept && e.Priority == b.Priority && e.Utility == b.Utility && e.Created == b.Created &&
 		e.DeletedAt == b.DeletedAt && e.Nominated == b.Nominated && e.Recreated == b.Recreated && e.Returning == b.Returning &&
 		e.Charged == b.Charged && e.InOtherShard == b.InOtherShard && slices.Equal(e.Groups, b.Groups) && slices.EqualFunc(e.Zones, b.Zones, ZoneShare.equal) &&
 		maps.Equal(e.Labels, b.Labels) && slices.Equal(e.DeviceClaims, b.DeviceClaims) &&
@@ -37,7 +37,8 @@ func (s Set) equal(o Set) bool {
 
 func (e *QueueState) equal(b *QueueState) bool {
 	return e.Name == b.Name && e.UID == b.UID && e.Display == b.Display && e.Parent == b.Parent && e.Priority == b.Priority && e.Created == b.Created &&
-		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock && e.NotReclaimable == b.NotReclaimable && e.Closed == b.Closed
+		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock && e.NotReclaimable == b.NotReclaimable && e.Closed == b.Closed &&
+		slices.Equal(e.Path, b.Path)
 }
 
 // equal leaves out when the promise runs out, and who made it: it is made anew in each cycle, and is the same.

@@ -65,6 +65,10 @@ type PodState struct {
 	SetName  string // the pod set it asks for, "" for the default one
 	// Ours says whether one of our scheduler names is on the pod; others only take room.
 	Ours bool
+	// Kept says that it is not evicted for others, nor moved.
+	Kept bool
+	// Priority is its own beside others of its gang, where somebody sees to that.
+	Priority int32
 	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.
 	Utility bool
 	Created Instant
@@ -159,6 +163,14 @@ type QueueState struct {
 	NotReclaimable bool
 	// Closed says in one sentence why nothing new starts in the queue, "" where it does. What runs there stays.
 	Closed string
+	// Path is its way from the root, which it leaves out, in a hierarchy of its own beside that of parents, where somebody sees to that; nil for none.
+	Path []Step `json:",omitempty"`
+}
+
+// Step is one of a queue's path.
+type Step struct {
+	Name   string
+	Weight int64 // in millionths
 }
 
 // UsageState is what queues used of the cluster lately: queue name, dimension, millionths of the cluster. It replaces

@@ -5,13 +5,19 @@ import (
 	"container/heap"
 	"slices"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/engine/rules"
 )
 
 // GangQueue hands out gangs in the order in which they are served: down the queue forest by queue order, each queue
 // standing for the best gang below it, and within the leaf by gang order. What a placement changes is looked at anew
 // before the next gang is taken, so the order is exact at every step.
+//
+// Below the top of a face with a configuration of its own a queue stands for the leaf of the best gang below it, and its
+// plugins order these leaves. Where the place of one may change with what another holds, all leaves hang at the top, and
+// are put in order anew when one of them has changed: O(leaves · log) for each change.
 //
 // Below each queue there are the queues in their order as it was when the GangQueue began, and a tournament of those that
 // have left their place in it since: O(1) for a gang that gets nothing and whose queue asks for the same next, and
@@ -21,6 +27,7 @@ type GangQueue struct {
 	root  *queueNode
 	nodes []queueNode // by queue ID; those that hang in the tree have gangs below them
 	dirty *queueNode  // leaf whose shares may have changed since the last look
+	flat  bool        // the queues of some face are entwined
 }
 
 // queueNode is one queue that has gangs below it, or had.
@@ -36,13 +43,15 @@ type queueNode struct {
 	best    *ledger.GangState // whom it stands for; nil for nobody
 	charges int               // its ledger's, when it got its place
 	moved   bool              // it has left its place among the kids, and plays
+	flat    bool              // the queues below it are entwined
+	sorted  int               // its ledger's charges, when they were put in order, where they are
 }
 
 // NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
 // than the running action's depth says; the others are diagnosed. O(gangs + queues), with the logarithm of the queues where
 // their order has changed since the last one, and of the gangs where there is a depth.
 func (s *Session) NewGangQueue(gangs []*ledger.GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, nodes: ledger.Cleared(&s.engine.slabs.queues, s.Ledger.MaxQueueID())}
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: ledger.Cleared(&s.engine.slabs.queues, s.Ledger.MaxQueueID()), flat: s.Rules.Entwines()}
 	if hints := &s.engine.slabs.places; len(*hints) < len(q.nodes) {
 		ledger.Cleared(hints, len(q.nodes))
 	}
@@ -85,11 +94,21 @@ func (q *GangQueue) node(l *ledger.QueueLedger) *queueNode {
 	if n.ledger != nil {
 		return n
 	}
-	n.ledger, n.parent = l, q.node(l.Parent)
+	up := l.Parent
+	if q.flat && up != nil {
+		face, _ := cluster.SplitQueue(l.Name)
+		if own := q.s.Rules.Orders(face); own != nil && own.Entwined {
+			for up.Parent != nil {
+				up = up.Parent
+			}
+			q.node(up).flat = true
+		}
+	}
+	n.ledger, n.parent = l, q.node(up)
 	if n.parent.kids == nil {
 		siblings := len(q.s.Ledger.Tops())
-		if l.Parent != nil {
-			siblings = len(l.Parent.Children)
+		if up != nil {
+			siblings = len(up.Children)
 		}
 		n.parent.kids = make([]*queueNode, 0, siblings)
 	}
@@ -111,6 +130,9 @@ func (q *GangQueue) init(n *queueNode) {
 			k.at, places[k.ledger.ID] = i, int32(i)
 		}
 	}
+	if n.flat {
+		n.sorted = n.ledger.Charges
+	}
 	q.look(n)
 	n.placed()
 }
@@ -129,6 +151,9 @@ func (q *GangQueue) look(n *queueNode) {
 	case len(n.gangs.list) > 0:
 		n.best = n.gangs.list[0]
 	case len(n.kids) > 0:
+		if n.flat && n.sorted != n.ledger.Charges {
+			q.sort(n)
+		}
 		for n.first < len(n.kids) && (n.kids[n.first].moved || n.kids[n.first].best == nil) {
 			n.first++
 		}
@@ -145,6 +170,21 @@ func (q *GangQueue) look(n *queueNode) {
 			n.best = of.best
 		}
 	}
+}
+
+// sort puts the kids of a node whose queues are entwined in order anew, those that have nobody last.
+func (q *GangQueue) sort(n *queueNode) {
+	slices.SortFunc(n.kids, func(l, r *queueNode) int {
+		if l.best == nil || r.best == nil {
+			return policy.First(l.best != nil, r.best != nil)
+		}
+		return q.compare(l, r)
+	})
+	for i, k := range n.kids {
+		k.at, k.moved = i, false
+		k.placed()
+	}
+	n.first, n.winner, n.sorted = 0, nil, n.ledger.Charges
 }
 
 // plays says whether the node takes part in the tournament of its siblings.
@@ -164,9 +204,20 @@ func (q *GangQueue) before(l, r *queueNode) bool { return q.compare(l, r) < 0 }
 
 // compare orders siblings that both have somebody.
 func (q *GangQueue) compare(l, r *queueNode) int {
+	if own := q.own(l); own != nil {
+		return own.CompareLeaves(l.best.Leaf, r.best.Leaf)
+	}
 	_, lNext := q.s.Ledger.Next(l.best)
 	_, rNext := q.s.Ledger.Next(r.best)
 	return q.s.Rules.CompareQueues(l.ledger, r.ledger, lNext, rNext)
+}
+
+// own is how the face of a queue that has somebody orders its siblings; nil where plugins of all do: at the top, and of a face without a configuration of its own.
+func (q *GangQueue) own(n *queueNode) *policy.Orders {
+	if n.ledger.Parent == nil {
+		return nil
+	}
+	return q.s.Rules.Orders(n.best.Key.Face)
 }
 
 // Pop returns the next gang, nil when there is none.
@@ -225,10 +276,13 @@ func (q *GangQueue) fix(n *queueNode) {
 
 // place finds a queue's place among its siblings, when it stood for was before.
 func (q *GangQueue) place(n *queueNode, was *ledger.GangState) {
-	if n.best == nil && !n.moved || n.best != nil && was != nil && n.charges == n.ledger.Charges && q.alike(was, n.best) {
+	if n.best == nil && !n.moved || n.best != nil && was != nil && n.charges == n.ledger.Charges && q.alike(n, was) {
 		return // nobody in its place, which is passed, or the same place
 	}
 	up := n.parent
+	if up.flat && up.sorted != up.ledger.Charges {
+		return // all of them will be put in order
+	}
 	if up.winner == nil {
 		up.winner = make([]int32, 2*len(up.kids))
 		for i := range up.kids {
@@ -245,8 +299,12 @@ func (q *GangQueue) place(n *queueNode, was *ledger.GangState) {
 	}
 }
 
-// alike says whether two gangs ask for the same.
-func (q *GangQueue) alike(a, b *ledger.GangState) bool {
+// alike says whether a queue that held the same has the place that it had when it stood for a: the gangs are of one leaf, where that counts, or ask for the same.
+func (q *GangQueue) alike(n *queueNode, a *ledger.GangState) bool {
+	b := n.best
+	if q.own(n) != nil {
+		return a.Leaf == b.Leaf
+	}
 	_, l := q.s.Ledger.Next(a)
 	_, r := q.s.Ledger.Next(b)
 	return a == b || slices.Equal(l, r)

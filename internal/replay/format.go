@@ -57,6 +57,8 @@ type pod struct {
 	Gang         cluster.Key               `json:"gang,omitzero"`
 	SetName      string                    `json:"set,omitzero"`
 	Ours         bool                      `json:"ours,omitzero"`
+	Kept         bool                      `json:"kept,omitzero"`
+	Priority     int32                     `json:"priority,omitzero"`
 	Utility      bool                      `json:"utility,omitzero"`
 	Created      cluster.Instant           `json:"created,omitzero"`
 	DeletedAt    cluster.Instant           `json:"deletedAt,omitzero"`

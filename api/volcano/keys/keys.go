@@ -33,6 +33,8 @@ const (
 const (
 	// TaskSpec is the task's name (annotation and label).
 	TaskSpec = "volcano.sh/task-spec"
+	// TaskPriority is the pod's priority among those of its gang, instead of that of its spec (annotation).
+	TaskPriority = "volcano.sh/task-priority"
 	// TaskIndex is the pod's number in its task (annotation and label).
 	TaskIndex = "volcano.sh/task-index"
 	// JobName is the Job's name (annotation and label).

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,9 @@ func GangKey(namespace, name string) cluster.Key {
 
 // defaultPriority is the priority of a gang that names no class, in a cluster without a default one.
 const defaultPriority = 0
+
+// defaultTaskPriority is the own priority of a pod that says none.
+const defaultTaskPriority = 1
 
 // Gang returns the event that makes the model know pg as it is. value is what a PriorityClass is worth; of "" it is asked for the cluster's default one.
 //
@@ -154,13 +158,32 @@ func tree(spec *v1beta1.PodGroupSpec) ([]cluster.Set, string) {
 	return sets, ""
 }
 
-// Member adds to the event of p what only a pod of Volcano's has: that it is ours, and its gang and task. A pod that names no PodGroup is in none, whatever
+// Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, its own priority (what its annotation says, or its spec, or 1), and
+// whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
 // other faces would read on it.
 func Member(st *cluster.PodState, p *corev1.Pod) {
 	st.Ours, st.Gang, st.SetName = true, Membership(p), ""
+	if text, said := p.Annotations[keys.Preemptable]; said {
+		st.Kept = !truth(text)
+	} else if text, said := p.Labels[keys.Preemptable]; said {
+		st.Kept = !truth(text)
+	}
+	st.Priority = defaultTaskPriority
+	if p.Spec.Priority != nil {
+		st.Priority = *p.Spec.Priority
+	}
+	if n, err := strconv.ParseInt(p.Annotations[keys.TaskPriority], 10, 32); err == nil {
+		st.Priority = int32(n)
+	}
 	if st.Gang != (cluster.Key{}) {
 		st.SetName = cmp.Or(p.Annotations[keys.TaskSpec], p.Labels[keys.TaskSpec])
 	}
+}
+
+// truth says whether a text is a yes.
+func truth(text string) bool {
+	yes, err := strconv.ParseBool(text)
+	return err == nil && yes
 }
 
 // Membership returns the gang p asks to be in, the zero Key for none: one of its own namespace.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ func QueueName(name string) string { return cluster.QueueName(Face, cmp.Or(name,
 const (
 	// weightUnit is a queue's weight 1 in the model.
 	weightUnit = 1000
+	// millionths are the unit of the weights of a path.
+	millionths = 1_000_000
 	// rootPriority is that of root, beside which are the queues of other faces: as theirs that say none.
 	rootPriority = 100
 )
@@ -41,13 +44,12 @@ func Root() cluster.QueueState {
 // The larger of deserved and guarantee is its quota, what is guaranteed its guarantee, capability its limit, weight its weight over quota in every dimension. A queue whose parent is not said is
 // below root. Nothing is taken back from one whose reclaimable is false. It takes nothing new unless its state is Open, or not said yet. A negative amount counts as 0.
 //
-// Not honoured yet are that a guarantee is kept free while nobody asks for it, extendClusters, affinity, dequeueStrategy and the annotations of
-// hierarchies; see docs/ledgers/volcano.yaml.
+// Not honoured yet are that a guarantee is kept free while nobody asks for it, extendClusters, affinity and dequeueStrategy; see docs/ledgers/volcano.yaml.
 func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 	st := cluster.QueueState{
 		Name: QueueName(q.Name), UID: string(q.UID), Display: q.Name, Parent: QueueName(cmp.Or(q.Spec.Parent, keys.RootQueue)),
 		Priority: q.Spec.Priority, Created: core.Nanoseconds(&q.CreationTimestamp), Closed: closed(q),
-		NotReclaimable: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
+		NotReclaimable: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable, Path: path(q),
 	}
 	if q.Name == keys.RootQueue {
 		st.Parent, st.Priority = "", rootPriority
@@ -99,6 +101,32 @@ func closed(q *v1beta1.Queue) string {
 	default:
 		return fmt.Sprintf("its state is %s, and work starts only in a queue that is Open", brief(string(s)))
 	}
+}
+
+// The bounds of a path: how many steps of it are read, and how long it is at the most.
+const (
+	mostSteps = 32
+	mostPath  = 4096
+)
+
+// path is what the annotations say of a hierarchy: a queue's way from the root, which is left out, with the weights of its steps. A weight that is none, or below 1, is 1.
+func path(q *v1beta1.Queue) (out []cluster.Step) {
+	text, weights := q.Annotations[keys.Hierarchy], strings.Split(q.Annotations[keys.HierarchyWeights], "/")
+	if text == "" || len(text) > mostPath {
+		return nil
+	}
+	for i, name := range strings.SplitN(text, "/", mostSteps) {
+		step := cluster.Step{Name: name, Weight: millionths}
+		if i < len(weights) {
+			if w, err := strconv.ParseFloat(weights[i], 64); err == nil && w > 1 {
+				step.Weight = int64(min(w, math.MaxInt32) * millionths)
+			}
+		}
+		if i > 0 || name != keys.RootQueue {
+			out = append(out, step)
+		}
+	}
+	return out
 }
 
 // dimensions are cpu, memory and gpu, and then, sorted, all others of the lists.

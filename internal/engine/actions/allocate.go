@@ -1,7 +1,10 @@
 // Package actions holds the flow of a cycle: one file per action. Actions know the engine and no plugin.
 package actions
 
-import "github.com/muster-scheduler/muster/internal/engine"
+import (
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
+)
 
 // Allocate gives waiting gangs the room that is there, in queue order: a gang gets its minimum whole or nothing, and one
 // that has its minimum grows by one pod a turn. What fits only when releases have happened is nominated. A gang to which
@@ -18,7 +21,13 @@ func (Allocate) Run(s *engine.Session) {
 		s.Recorder.Considered()
 		st := s.Ledger.Begin()
 		promised := s.Ledger.Holds(g)
-		d, left := turns.try(st, g)
+		var d *recorder.Diagnosis
+		left := false
+		if v := s.Rules.CheckTurn(g); v.Yes() {
+			d, left = turns.try(st, g)
+		} else {
+			d = &recorder.Diagnosis{Verdict: v}
+		}
 		switch {
 		case left:
 			continue

@@ -88,6 +88,7 @@ func volcanos() engine.Registry {
 			votes.Overcommit: {votes.OvercommitFactory}, votes.SLA: {votes.SLAFactory},
 			votes.Proportion: {votes.ProportionFactory, votes.DeservedFactory}, votes.Capacity: {votes.CapacityFactory, votes.QuotasFactory},
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
+			votes.DRF:          {votes.DRFFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 		},
 	}
@@ -95,7 +96,7 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"drf", "deviceshare", "predicates", "tdm", "task-topology", "numa-aware", "cdp",
+		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware", "cdp",
 		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}

@@ -110,5 +110,9 @@ func volcanoFields() []field {
 		on("Queue.scheduling.volcano.sh.status.state", func(q *v1beta1.Queue) { q.Status.State = "" }),
 		on("Pod.metadata.annotations["+keys.GroupName+"]", func(p *v1.Pod) { delete(p.Annotations, keys.GroupName) }),
 		on("Pod.metadata.annotations["+keys.TaskSpec+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskSpec) }),
+		on("Pod.metadata.annotations["+keys.Preemptable+"]", func(p *v1.Pod) { delete(p.Annotations, keys.Preemptable) }),
+		on("Pod.metadata.annotations["+keys.TaskPriority+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskPriority) }),
+		on("Queue.scheduling.volcano.sh.metadata.annotations["+keys.Hierarchy+"]", func(q *v1beta1.Queue) { delete(q.Annotations, keys.Hierarchy) }),
+		on("Queue.scheduling.volcano.sh.metadata.annotations["+keys.HierarchyWeights+"]", func(q *v1beta1.Queue) { delete(q.Annotations, keys.HierarchyWeights) }),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -48,7 +49,10 @@ func waitingGangs(gangs int) *cluster.Store {
 // volcanosOwn is the profile with Volcano's own scheduler file.
 func volcanosOwn() engine.Profile {
 	p := profile.BuiltIn()
-	p.Faces = []engine.Face{{Name: "volcano", Actions: []string{"enqueue", "allocate", "backfill"}, Tiers: [][]engine.PluginUse{{{Name: "overcommit"}, {Name: "proportion"}}}}}
+	p.Faces = []engine.Face{{Name: "volcano", Actions: []string{"enqueue", "allocate", "backfill"}, Tiers: [][]engine.PluginUse{
+		{{Name: "priority"}, {Name: "gang"}, {Name: "conformance"}},
+		{{Name: "overcommit"}, {Name: "drf"}, {Name: "predicates"}, {Name: "proportion"}, {Name: "nodeorder"}},
+	}}}
 	return p
 }
 
@@ -80,10 +84,36 @@ func TestWaiting(t *testing.T) {
 // epochInstant is when scenarios begin.
 func epochInstant() cluster.Instant { return cluster.UnixNano(epoch.UnixNano()) }
 
-// BenchmarkWaiting is a cycle after one change while 10,000 gangs of Volcano's wait to be admitted. Reach 20 ms.
+// BenchmarkWaiting is a cycle after one change while 10,000 gangs of Volcano's wait: to be admitted, by Volcano's own file; or admitted, with all their pods, for room, by a file
+// without enqueue, whose queues are ordered by proportion, or by hierarchy. Reach 20 ms.
 func BenchmarkWaiting(b *testing.B) {
+	plugins := func(last ...engine.PluginUse) []engine.Face {
+		first := []engine.PluginUse{{Name: "priority"}, {Name: "gang"}, {Name: "sla"}, {Name: "drf"}}
+		return []engine.Face{{Name: "volcano", Actions: []string{"allocate"}, Tiers: [][]engine.PluginUse{first, last}}}
+	}
+	room, tree := profile.BuiltIn(), profile.BuiltIn()
+	room.Faces = plugins(engine.PluginUse{Name: "capacity"})
+	tree.Faces = plugins(engine.PluginUse{Name: "capacity"})
+	tree.Faces[0].Tiers[0][3].Arguments = policy.Arguments{"enableHierarchy": "true"}
+	for name, p := range map[string]engine.Profile{"admission": volcanosOwn(), "room": room, "hierarchy": tree} { // order: by itself
+		b.Run(name, func(b *testing.B) { benchmarkWaiting(b, p, name != "admission") })
+	}
+}
+
+func benchmarkWaiting(b *testing.B, p engine.Profile, pods bool) {
 	s := waitingGangs(10_000)
-	e, err := engine.New(volcanosOwn(), builtin.Registry())
+	for i := range 10_000 {
+		for k := range 2 {
+			if name := fmt.Sprintf("w%d-%d", i, k); pods {
+				key := cluster.Key{Face: "volcano", Namespace: "d", Name: fmt.Sprintf("w%d", i)}
+				if k == 0 {
+					s.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: fmt.Sprintf("volcano:q%d", i%10), Preemptible: true, Created: cluster.UnixNano(int64(i)), Sets: cluster.FlatTree(2), Priority: int32(i % 7)})
+				}
+				s.Apply(cluster.PodState{UID: name, Namespace: "d", Name: name, Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}}, Gang: key, Ours: true, Phase: cluster.Pending})
+			}
+		}
+	}
+	e, err := engine.New(p, builtin.Registry())
 	if err != nil {
 		b.Fatal(err)
 	}

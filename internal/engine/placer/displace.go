@@ -33,10 +33,10 @@ func (pl *Placer) MoveUnit(st *ledger.Statement, u *ledger.VictimUnit) bool {
 		return st.Keep(u)
 	}
 	mark := st.Mark()
-	if !pl.rules.CheckGates(u.Gang, u.Charge).Yes() || pl.rules.OverAgain(u) { // it had to go because of a limit, not for want of room
+	if !pl.rules.CheckReturn(u.Gang, u.Charge).Yes() || pl.rules.OverAgain(u) { // it had to go because of a limit, not for want of room
 		return false
 	}
-	if pl.Constrained(u.Gang) && (!pl.rules.CheckGates(u.Gang, pl.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0 || strays(u)) {
+	if pl.Constrained(u.Gang) && (!pl.rules.CheckReturn(u.Gang, pl.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0 || strays(u)) {
 		return false
 	}
 	if pl.Constrained(u.Gang) {
@@ -64,7 +64,7 @@ func (pl *Placer) MoveUnit(st *ledger.Statement, u *ledger.VictimUnit) bool {
 			st.RollbackTo(mark)
 			return false
 		}
-		if n := pl.snap.NodeOrder[i]; p.Class.Share.MemoryMiB > 0 && !pl.rules.CheckGates(u.Gang, p.Class.ChargeOn(pl.snap.Node(n))).Yes() {
+		if n := pl.snap.NodeOrder[i]; p.Class.Share.MemoryMiB > 0 && !pl.rules.CheckReturn(u.Gang, p.Class.ChargeOn(pl.snap.Node(n))).Yes() {
 			st.RollbackTo(mark)
 			return false
 		}

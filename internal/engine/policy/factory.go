@@ -110,6 +110,10 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	reclaimable          Reclaimable        the same
 //	queue-turn           QueueTurn          one no is enough
 //	starving             Starving           all of the first tier that has any must agree; nobody asked means no
+//	leaf-order           LeafOrder          first opinion that is not 0, then age, then UID
+//
+// A face's own have these of the above for gangs of the face besides: gang-order, which stands for that of all; pod-order, likewise, and then the number at the end of the name,
+// age, name; queue-gate, all must agree, they and those of all.
 type Point string
 
 // extensions are all of them, point by point in the order of the table at [Point].
@@ -145,6 +149,7 @@ var extensions = []Extension{
 	naming("reclaimable", func(ps *Plugins) *[]Named[Reclaimable] { return &ps.Reclaimable }),
 	naming("queue-turn", func(ps *Plugins) *[]Named[QueueTurn] { return &ps.Turns }),
 	naming("starving", func(ps *Plugins) *[]Named[Starving] { return &ps.Starving }),
+	many("leaf-order", func(ps *Plugins) *[]LeafOrder { return &ps.leafOrder }),
 	naming("close", func(ps *Plugins) *[]Named[Closer] { return &ps.Closers }),
 }
 

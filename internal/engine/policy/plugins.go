@@ -41,11 +41,15 @@ type Plugins struct {
 	Reclaimable []Named[Reclaimable]
 	Turns       []Named[QueueTurn]
 	Starving    []Named[Starving]
+	leafOrder   []LeafOrder
 
 	// Faces are what the tiers of a face's own have to say of its gangs, by its name; a face without a configuration has no entry.
 	Faces map[string][]*Plugins
 	// FaceScores are the node scores of a face's own, by its name: where there are some, they stand for Scores. None has an entry without any.
 	FaceScores map[string][]NodeScore
+
+	orders map[string]*Orders // by face
+	last   lastOrders
 }
 
 // Vote asks a face's tiers whether a gang of it is admitted: whoever rejects ends it; after a tier in which somebody permits, no later one is asked; with no vote it
@@ -75,6 +79,9 @@ func (ps *Plugins) Vote(face string, g *ledger.GangState, asks cluster.Resources
 func (ps *Plugins) Hooks() ledger.Hooks {
 	return ledger.Hooks{
 		ComparePods: func(a, b *cluster.Pod) int {
+			if own := ps.Own(a.PodState.Gang.Face); own != nil {
+				return own.comparePods(a, b)
+			}
 			for _, o := range ps.podOrder {
 				if c := o.ComparePods(a, b); c != 0 {
 					return c
@@ -135,6 +142,8 @@ func FirstNo[T any](of []Named[T], ask func(T) Verdict) Verdict {
 // Add takes in a tier of a face's own, opened for the run.
 func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	ps.Faces[face] = append(ps.Faces[face], tier)
+	ps.order(face, tier)
+	ps.observers = append(ps.observers, tier.observers...)
 	if len(tier.Scores) > 0 {
 		ps.FaceScores[face] = append(ps.FaceScores[face], tier.Scores...)
 	}

@@ -16,7 +16,7 @@ type QueueOrder interface {
 	CompareQueues(l, r cluster.QueueID, lNext, rNext cluster.Resources) int
 }
 
-// GangOrder orders two gangs of one queue: negative when l is tried before r.
+// GangOrder orders two gangs of one queue: negative when l is tried before r. It looks at nothing but the two: what others hold does not change its answer.
 type GangOrder interface {
 	CompareGangs(l, r *ledger.GangState) int
 }
@@ -156,6 +156,19 @@ type QueueTurn interface {
 // Starving says whether g lacks so much that others may go for it.
 type Starving interface {
 	CheckStarving(g *ledger.GangState) Verdict
+}
+
+// LeafOrder orders two leaf queues of the face that have gangs which wait: negative when l is served before r. It says so of any two leaves of the face, wherever in the tree: one that
+// goes by the tree looks at the two queues at which their ways part. Its answer changes with what is held below these two, and of nothing else, unless it is Entwined.
+type LeafOrder interface {
+	CompareLeaves(l, r *ledger.QueueLedger) int
+}
+
+// Entwined is a LeafOrder whose answer about two queues may change with what any other of the face holds. All leaves of the face are then put in order anew after each change:
+// O(leaves · log).
+type Entwined interface {
+	LeafOrder
+	Entwined() bool
 }
 
 // PodGate says whether a pod of this class could run anywhere at all; it is asked once per class and run.

@@ -33,6 +33,7 @@ var (
 	ReasonPreemptionDelay = &Reason{Key: "PreemptionDelay", Text: "its preemption delay is not over", Unblock: UnblockTime}
 	// ReasonNotPreemptible: the gang must not be disturbed, or must not disturb
 	ReasonNotPreemptible    = &Reason{Key: "NotPreemptible", Text: "non-preemptible", Hinders: true}
+	ReasonPodKept           = &Reason{Key: "PodKept", Text: "a pod of it says that it is not evicted for others", Hinders: true}
 	ReasonVictimWithinShare = &Reason{Key: "WithinShare", Text: "queue {object} holds no more than its own", Many: "their queues hold no more than their own"}
 	ReasonSaturation        = &Reason{Key: "ShareBalance", Text: "queue {object} would be worse off than the queue that takes", Many: "their queues would be worse off than the queue that takes"}
 	ReasonHigherPriority    = &Reason{Key: "PriorityNotLower", Text: "its priority is not lower", Unblock: UnblockPriority}
@@ -60,7 +61,7 @@ func Reasons() []*Reason {
 	return []*Reason{
 		ReasonInsufficient, ReasonNoSharedDevice, ReasonGangNoRoom, ReasonQueueMissing, ReasonQueueNotLeaf, ReasonQueueClosed, ReasonQueueBroken, ReasonGangInvalid, ReasonNoAllocate,
 		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
-		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
+		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonPodKept, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
 		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,
 		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonNotStarving, ReasonNotReclaimable, ReasonNoJudge, ReasonSwitchedOff,
 	}

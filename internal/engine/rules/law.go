@@ -68,7 +68,7 @@ func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cl
 	for _, c := range ru.candidates(g.Key.Face) {
 		looked++
 		same := c.Gang.Leaf == g.Leaf
-		if same == (r == policy.Preempt) && c.Gang != g && !(r == policy.Reclaim && c.Gang.Leaf.NotReclaimable) && ru.ledger.NodeOf(c.Pod) == c.Pod.Node {
+		if same == (r == policy.Preempt) && c.Gang != g && !c.Pod.Kept && !(r == policy.Reclaim && c.Gang.Leaf.NotReclaimable) && ru.ledger.NodeOf(c.Pod) == c.Pod.Node {
 			on[c.Pod.Node] = append(on[c.Pod.Node], c)
 		}
 	}

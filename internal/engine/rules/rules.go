@@ -159,8 +159,31 @@ func anyPodWill(g *ledger.GangState) bool {
 }
 
 // CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands, once all
-// that is leaving has gone, what is stuck excepted.
+// that is leaving has gone, what is stuck excepted; and whether its face's own plugins let them.
 func (ru *Rules) CheckGates(g *ledger.GangState, request cluster.Resources) policy.Verdict {
+	v := ru.CheckReturn(g, request)
+	if v.Yes() && ru.OwnLaw(g) {
+		return ru.points.FaceGates(g, request)
+	}
+	return v
+}
+
+// CheckTurn says whether anything may be given to the gang's queue at all, where its face has a law of its own. Who asks for nothing but slots may always have them.
+func (ru *Rules) CheckTurn(g *ledger.GangState) policy.Verdict {
+	if !ru.OwnLaw(g) {
+		return policy.Verdict{}
+	}
+	_, request := ru.ledger.Next(g)
+	for d, x := range request {
+		if d != cluster.Slots && x > 0 {
+			return ru.points.FaceTurn(g.Key.Face, g.Leaf)
+		}
+	}
+	return policy.Verdict{}
+}
+
+// CheckReturn is CheckGates of what was there already, and is moved: the face's own plugins have no say.
+func (ru *Rules) CheckReturn(g *ledger.GangState, request cluster.Resources) policy.Verdict {
 	return policy.FirstNo(ru.points.QueueGates, func(gate policy.QueueGate) policy.Verdict { return gate.CheckQueue(g, request, false) })
 }
 
@@ -189,9 +212,19 @@ func (ru *Rules) CompareQueues(l, r *ledger.QueueLedger, lNext, rNext cluster.Re
 	return cmp.Or(l.Created.Compare(r.Created), cmp.Compare(l.Name, r.Name))
 }
 
-// CompareGangs orders two gangs of one queue: plugins, then age, UID, key.
+// Orders are how the face of that name orders its queues and gangs; nil where those of all do.
+func (ru *Rules) Orders(face string) *policy.Orders { return ru.points.Own(face) }
+
+// Entwines says whether the place of some face's queues may change with what others of it hold.
+func (ru *Rules) Entwines() bool { return ru.points.Entwines() }
+
+// CompareGangs orders two gangs of one queue: plugins, those of the face's own where it has a configuration, then age, UID, key.
 func (ru *Rules) CompareGangs(l, r *ledger.GangState) int {
-	for _, o := range ru.points.GangOrder {
+	orders := ru.points.GangOrder
+	if own := ru.points.Own(l.Key.Face); own != nil {
+		orders = own.Gangs
+	}
+	for _, o := range orders {
 		if c := o.CompareGangs(l, r); c != 0 {
 			return c
 		}

@@ -144,6 +144,9 @@ func (ru *Rules) CheckUnit(r policy.EvictionCause, g *ledger.GangState, request 
 	if u.BelowMinimum && u.Gang.Changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
 		return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonJustPlaced, Object: u.Gang.Key.String()}
 	}
+	if slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Kept }) {
+		return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonPodKept, Object: u.Gang.Key.String()}
+	}
 	if v := ru.checkExcess(u); !v.Yes() {
 		return "", v
 	}
@@ -230,6 +233,9 @@ func (ru *Rules) Units(g *ledger.GangState, labels bool) []ledger.VictimUnit {
 	kindOf := func(p *cluster.Pod) kind {
 		_, broken := ru.Tier(&ledger.VictimUnit{Gang: g, Pods: []*cluster.Pod{p}})
 		apart := broken + "/" + strings.Join(p.Groups, ",")
+		if p.Kept {
+			apart += "/kept"
+		}
 		if len(p.DeviceClaims) > 0 {
 			apart += "/" + p.UID
 		}

@@ -51,12 +51,13 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
 		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
-		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
+		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, policy.ReasonPodKept, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,
 		policy.ReasonEvictionRate, policy.ReasonFrozen, policy.ReasonBudget, policy.ReasonOtherQueue, policy.ReasonBeingBound,
 		policy.ReasonJustPlaced, policy.ReasonNoVictims, policy.ReasonVictimsTooFew, policy.ReasonNothingToMove, policy.ReasonOthersFirst, policy.ReasonNextCycle,
 		policy.ReasonSwitchedOff, policy.ReasonNotStarving, policy.ReasonNotReclaimable, policy.ReasonNoJudge,
 		votes.ReasonQueueOverused, votes.ReasonOverDeserved, votes.ReasonWithinDeserved, votes.ReasonGuaranteed, votes.ReasonNothingInCommon, votes.ReasonAtMinimum, votes.ReasonSystem,
+		votes.ReasonBeyondDeserved, votes.ReasonBeyondCapability, votes.ReasonLargerShare,
 	}
 	registry := filters.Register(builtin.Registry(), filters.Options{})
 	known, err := registry.Known()

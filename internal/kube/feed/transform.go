@@ -17,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
@@ -83,7 +84,9 @@ func trimObject(obj any, others int, once *alike) (any, error) {
 		note(o, 0)
 	case *v2.Queue:
 		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)
-	case *v1beta1.Queue, *v1.Namespace, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
+	case *v1beta1.Queue:
+		only(o, vckeys.Hierarchy, vckeys.HierarchyWeights)
+	case *v1.Namespace, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
 		only(o)
 	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:
 		only(o, volumeNotes...)

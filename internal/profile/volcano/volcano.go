@@ -88,6 +88,14 @@ func pointOf(hook string) policy.Point {
 		return "queue-turn"
 	case "JobStarving":
 		return "starving"
+	case "JobOrder":
+		return "gang-order"
+	case "TaskOrder":
+		return "pod-order"
+	case "QueueOrder":
+		return "leaf-order"
+	case "Allocatable":
+		return "queue-gate"
 	case "Predicate":
 		return "node-filter"
 	case "NodeOrder":
@@ -453,14 +461,14 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 	if rest := partly()[name]; rest != "" {
 		r.tell(line, field+".name", "is "+name+", of which is not honoured yet: "+rest)
 	}
-	if name == pluginShares || name == pluginQuotas {
+	if name == pluginShares || name == pluginQuotas || name == pluginDRF {
 		// Switches of the file, and what its actions come to: no arguments of the file's have these names, or they are told above.
 		delete(use.Arguments, argumentHierarchy)
 		delete(use.Arguments, argumentReclaim)
-		if name == pluginQuotas && switches[hierarchy] {
+		if name != pluginShares && switches[hierarchy] {
 			use.Arguments[argumentHierarchy] = "true"
 		}
-		if slices.Contains(r.out.Face.Actions, actionReclaim) {
+		if name != pluginDRF && slices.Contains(r.out.Face.Actions, actionReclaim) {
 			use.Arguments[argumentReclaim] = "true"
 		}
 	}

@@ -107,7 +107,7 @@ func TestParse(t *testing.T) {
 		if _, err := engine.New(p, builtin.Registry()); err != nil {
 			t.Error(err)
 		}
-		if len(file.Told) != 2 || !strings.Contains(file.Told[0].Error(), "is nodeorder, of which is not honoured yet: imagelocality") || !strings.Contains(file.Told[1].Error(), "drf, ") {
+		if len(file.Told) != 2 || !strings.Contains(file.Told[0].Error(), "is nodeorder, of which is not honoured yet: imagelocality") || !strings.Contains(file.Told[1].Error(), "predicates") {
 			t.Errorf("told: %v", file.Told)
 		}
 	}
@@ -254,6 +254,12 @@ func TestSwitches(t *testing.T) {
 	file, err := Parse([]byte(`actions: allocate
 tiers:
 - plugins:
+  - name: drf
+    enableHierarchy: true
+    enableJobOrder: false
+    enableTaskOrder: false
+    enableQueueOrder: false
+    enabledAllocatable: false
   - name: resource-strategy-fit
     enablePredicate: false
     enabledNodeOrder: false
@@ -268,6 +274,7 @@ tiers:
 		t.Fatal(err)
 	}
 	want := []engine.PluginUse{
+		{Name: "drf", Off: []policy.Point{"gang-order", "pod-order", "leaf-order", "queue-gate"}, Arguments: policy.Arguments{"enableHierarchy": "true"}},
 		{Name: "resource-strategy-fit", Off: []policy.Point{"node-filter", "node-score"}, Arguments: policy.Arguments{"resources": `{"nvidia.com/gpu":{"type":"MostAllocated","weight":2}}`}},
 		{Name: "binpack", Off: []policy.Point{"admission-vote"}},
 	}

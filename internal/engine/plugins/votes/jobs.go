@@ -16,10 +16,13 @@ const (
 // GangFactory, PriorityFactory and ConformanceFactory declare them; they take any arguments.
 //
 // By gang a pod may be taken while its gang has more pods than its minimum, of those that hold room or have ended well, and others go only for what a gang lacks of its minimum. By
-// priority a pod may be taken by preemption if its gang's priority is lower, and others go for whatever a gang lacks. By conformance no pod may be taken of the namespace
+// priority a pod may be taken by preemption if its gang's priority is lower, and others go for whatever a gang lacks; gangs and pods of higher priority go first. By gang those go first that lack something of their
+// minimum. By conformance no pod may be taken of the namespace
 // kube-system, or of a gang with one of the two classes that Kubernetes has for what a cluster cannot do without.
 var (
-	GangFactory        = anyArguments(gangLaw{}, ReasonAtMinimum)
+	GangFactory = policy.Makes(func(policy.Arguments) (func(*policy.View) *gangLaw, []string, error) {
+		return func(v *policy.View) *gangLaw { return &gangLaw{view: v} }, nil, nil
+	}, ReasonAtMinimum)
 	PriorityFactory    = anyArguments(priorityLaw{})
 	ConformanceFactory = anyArguments(conformanceLaw{}, ReasonSystem)
 )
@@ -35,9 +38,12 @@ func reject(v policy.Verdict) (policy.Vote, policy.Verdict) {
 	return policy.Reject, v
 }
 
-type gangLaw struct{}
+type gangLaw struct {
+	view    *policy.View
+	trifles []int8 // by gang: whether pods of it waited that ask for nothing, 1 for no and 2 for yes; 0 for not known
+}
 
-func (gangLaw) vote(c *policy.Candidate) (policy.Vote, policy.Verdict) {
+func (*gangLaw) vote(c *policy.Candidate) (policy.Vote, policy.Verdict) {
 	if ready, _ := c.Gang.CountReady(); ready-c.Gone <= c.Gang.MinPods() {
 		return reject(policy.Verdict{Reason: ReasonAtMinimum, Object: c.Gang.Key.String()})
 	}
@@ -45,17 +51,17 @@ func (gangLaw) vote(c *policy.Candidate) (policy.Vote, policy.Verdict) {
 }
 
 // VotePreemptable implements policy.Preemptable.
-func (l gangLaw) VotePreemptable(_ *ledger.GangState, _ cluster.Resources, c *policy.Candidate) (policy.Vote, policy.Verdict) {
+func (l *gangLaw) VotePreemptable(_ *ledger.GangState, _ cluster.Resources, c *policy.Candidate) (policy.Vote, policy.Verdict) {
 	return l.vote(c)
 }
 
 // VoteReclaimable implements policy.Reclaimable.
-func (l gangLaw) VoteReclaimable(_ *ledger.GangState, _ cluster.Resources, c *policy.Candidate) (policy.Vote, policy.Verdict) {
+func (l *gangLaw) VoteReclaimable(_ *ledger.GangState, _ cluster.Resources, c *policy.Candidate) (policy.Vote, policy.Verdict) {
 	return l.vote(c)
 }
 
 // CheckStarving implements policy.Starving.
-func (gangLaw) CheckStarving(g *ledger.GangState) policy.Verdict {
+func (*gangLaw) CheckStarving(g *ledger.GangState) policy.Verdict {
 	if ready, waiting := g.CountReady(); ready+waiting >= g.MinPods() {
 		return policy.Verdict{Code: policy.No, Reason: policy.ReasonNotStarving, Detail: "it has its minimum"}
 	}

@@ -31,23 +31,35 @@ type (
 		weight                          int64
 		guarantee, deserved, capability amounts
 		kept                            bool // reclaimable: false
+		parent                          string
+		priority                        int
+		created                         int64
+		path                            []string
+		weights                         []int64
 	}
 	job struct {
 		name, space, queue string
 		min, priority      int
 		tasks              []task
+		created            int64
+		wait               int64 // sla-waiting-time; 0 for not said
 	}
 	task struct {
 		name  string
 		node  int // -1 for pending
 		ended bool
 		needs amounts
+
+		priority int
+		created  int64
 	}
 	use struct {
 		name                   string
 		noPreempt, noReclaim   bool
 		noStarving, noPreempts bool // enableJobStarving and enablePreemptive are false
 		noOverused             bool
+		noJobs, noTasks        bool // enableJobOrder and enableTaskOrder
+		noQueues, noAllocates  bool // enableQueueOrder and enabledAllocatable
 	}
 )
 
@@ -102,14 +114,14 @@ func drawRealm(r *rand.Rand) *realm {
 		}
 		w.jobs = append(w.jobs, j)
 	}
-	plugins := []string{"gang", "priority", "conformance", []string{"proportion", "capacity"}[r.IntN(2)]}
+	plugins := []string{"gang", "priority", "conformance", "drf", []string{"proportion", "capacity"}[r.IntN(2)]}
 	r.Shuffle(len(plugins), func(i, k int) { plugins[i], plugins[k] = plugins[k], plugins[i] })
 	w.tiers = make([][]use, 1+r.IntN(3))
 	for _, name := range plugins {
 		if r.IntN(6) > 0 {
 			off := func() bool { return r.IntN(6) == 0 }
 			at := r.IntN(len(w.tiers))
-			w.tiers[at] = append(w.tiers[at], use{name, off(), off(), off(), off(), off()})
+			w.tiers[at] = append(w.tiers[at], use{name: name, noPreempt: off(), noReclaim: off(), noStarving: off(), noPreempts: off(), noOverused: off()})
 		}
 	}
 	return w
@@ -310,10 +322,17 @@ func (w *realm) said(f *fund, name string) int64 {
 
 // list is what a plugin's function for victims returns of candidates that come in this order; judges is false where it has none.
 func (w *realm) list(u use, preempt bool, g *job, asks amounts, on []*task, deserved map[string]amounts) (list []*task, judges bool) {
-	if preempt && u.noPreempt || !preempt && u.noReclaim || preempt && (u.name == "proportion" || u.name == "capacity") || !preempt && u.name == "priority" {
+	if preempt && u.noPreempt || !preempt && u.noReclaim || preempt && (u.name == "proportion" || u.name == "capacity") || !preempt && (u.name == "priority" || u.name == "drf") {
 		return nil, false
 	}
-	ready, left := map[string]int{}, map[string]amounts{}
+	ready, left, holds := map[string]int{}, map[string]amounts{}, map[string]amounts{}
+	for i := range w.jobs {
+		holds[w.jobs[i].name] = w.holds(&w.jobs[i])
+	}
+	with := w.holds(g)
+	for name, x := range asks {
+		with[name] += x
+	}
 	for i := range w.jobs {
 		for k := range w.jobs[i].tasks {
 			if t := &w.jobs[i].tasks[k]; t.ended || t.node >= 0 {
@@ -335,6 +354,13 @@ func (w *realm) list(u use, preempt bool, g *job, asks amounts, on []*task, dese
 			}
 		case "priority":
 			yes = v.priority < g.priority
+		case "drf":
+			rest := holds[v.name]
+			for name, x := range t.needs {
+				rest[name] -= x
+			}
+			difference := new(big.Rat).Sub(w.share(with), w.share(rest)) // a millionth more counts as equal
+			yes = difference.Cmp(big.NewRat(1, 1_000_000)) <= 0
 		case "conformance":
 			yes = v.space != "kube-system" && v.priority != 2_000_000_000
 		case "proportion":
@@ -360,6 +386,38 @@ func (w *realm) list(u use, preempt bool, g *job, asks amounts, on []*task, dese
 		}
 	}
 	return list, true
+}
+
+// holds is what the tasks of a job that run hold.
+func (w *realm) holds(j *job) amounts {
+	out := amounts{}
+	for k := range j.tasks {
+		if t := &j.tasks[k]; runs(t) {
+			for name, x := range t.needs {
+				out[name] += x
+			}
+		}
+	}
+	return out
+}
+
+// share is the dominant share: the largest part of anything that the nodes have.
+func (w *realm) share(of amounts) *big.Rat {
+	out := new(big.Rat)
+	for _, name := range both {
+		total := int64(0)
+		for _, n := range w.nodes {
+			total += n[name]
+		}
+		s := big.NewRat(1, 1) // of something that there is nothing of
+		if total > 0 {
+			s = big.NewRat(of[name], total)
+		}
+		if of[name] > 0 && s.Cmp(out) > 0 {
+			out = s
+		}
+	}
+	return out
 }
 
 func (w *realm) of(t *task) *job {

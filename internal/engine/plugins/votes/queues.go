@@ -43,7 +43,7 @@ type queueVote struct {
 
 func openQueues(v *policy.View, hierarchy, reclaims bool) *queueVote {
 	q := &queueVote{
-		view: v, hierarchy: hierarchy, reclaims: hierarchy && reclaims, may: map[cluster.QueueID]cluster.Resources{}, all: total(v.Snapshot()),
+		view: v, hierarchy: hierarchy, reclaims: hierarchy && reclaims, may: map[cluster.QueueID]cluster.Resources{}, all: whole(v.Snapshot()),
 		promised: map[string]cluster.Resources{},
 	}
 	for _, of := range v.Queues() {

@@ -1,29 +1,32 @@
 package votes
 
 import (
+	"fmt"
 	"math/bits"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
-// DeservedFactory and QuotasFactory are proportion and capacity as they say who may take from whom, beside what they say of admission.
+// DeservedFactory and QuotasFactory are proportion and capacity as they order queues, and say who may be given more and who may take from whom, beside what they say of admission. The queue of
+// higher priority goes first, and then the one that holds the smaller part of what it deserves.
 //
 // By proportion what there is for the face is divided between the queues that hold or ask for something, by weight; see [division.fill]. A queue that holds all that it deserves is given
-// nothing and takes nothing back; one takes back up to what it deserves; and is taken from while it holds more than it deserves of something.
+// nothing and takes nothing back; one is given, and takes back, up to what it deserves; and is taken from while it holds more than it deserves of something.
 //
-// By capacity what a queue deserves is what it says, of what it may have, and no less than what is guaranteed to it. It takes back within what it may have, if it stays within what it
+// By capacity what a queue deserves is what it says, of what it may have, and no less than what is guaranteed to it. It is given what it may have. It takes back within what it may have, if it stays within what it
 // deserves of something that it asks for. From a queue may be taken, down to what is guaranteed to it, who holds something that is asked for: anything where the queue deserves
 // nothing of what the pod holds, else while it holds more than it deserves of something that both ask for.
 var (
 	DeservedFactory = policy.Makes(func(policy.Arguments) (func(*policy.View) *proportionLaw, []string, error) {
-		return func(v *policy.View) *proportionLaw { return &proportionLaw{division{view: v}} }, nil, nil
-	}, ReasonQueueOverused, ReasonOverDeserved, ReasonWithinDeserved)
+		return func(v *policy.View) *proportionLaw { return &proportionLaw{division: division{view: v}} }, nil, nil
+	}, ReasonQueueOverused, ReasonOverDeserved, ReasonWithinDeserved, ReasonBeyondDeserved)
 	QuotasFactory = policy.Makes(func(args policy.Arguments) (func(*policy.View) *capacityLaw, []string, error) {
 		tree := args[HierarchyArgument] == "true"
 		return func(v *policy.View) *capacityLaw { return &capacityLaw{division{view: v, tree: tree}} }, nil, nil
-	}, ReasonGuaranteed, ReasonNothingInCommon)
+	}, ReasonGuaranteed, ReasonNothingInCommon, ReasonBeyondCapability)
 )
 
 // division is what queues deserve, computed when somebody asks.
@@ -55,7 +58,7 @@ func (d *division) weighed(q *ledger.QueueLedger) cluster.Resources {
 
 // ours is what there is for a face: what all nodes have, without what others have a claim on where the cluster is divided between faces.
 func (d *division) ours(face string) cluster.Resources {
-	out := total(d.view.Snapshot())
+	out := whole(d.view.Snapshot())
 	for _, q := range d.view.Queues() {
 		if of, _ := cluster.SplitQueue(q.Name); q.Parent == nil && of != face {
 			for i, x := range d.view.FairShare(q.ID) {
@@ -150,7 +153,17 @@ func (d *division) no(reason *policy.Reason, q *ledger.QueueLedger, i int, need,
 	return policy.Verdict{Code: policy.No, Reason: reason, Object: q.Name, Dim: d.view.Snapshot().Dims.Name(i), Need: need, Have: have}
 }
 
-type proportionLaw struct{ division }
+type proportionLaw struct {
+	division
+	told turn // the last
+}
+
+// turn is what was said of a queue's turn, as long as it holds the same.
+type turn struct {
+	q       *ledger.QueueLedger
+	charges int
+	v       policy.Verdict
+}
 
 // within says whether a queue holds, with so much less, no more than it deserves.
 func (l *proportionLaw) within(q *ledger.QueueLedger, less cluster.Resources) bool {
@@ -165,12 +178,25 @@ func (l *proportionLaw) within(q *ledger.QueueLedger, less cluster.Resources) bo
 
 // CheckTurn implements policy.QueueTurn: a queue is overused that holds all that it deserves of everything.
 func (l *proportionLaw) CheckTurn(q *ledger.QueueLedger) policy.Verdict {
+	if l.told.q == q && l.told.charges == q.Charges {
+		return l.told.v
+	}
+	l.told = turn{q, q.Charges, l.turn(q)}
+	return l.told.v
+}
+
+func (l *proportionLaw) turn(q *ledger.QueueLedger) policy.Verdict {
+	dims, said := l.view.Snapshot().Dims, []string(nil)
 	for i, x := range l.weighed(q) {
-		if i != cluster.Slots && x > q.Allocated.At(i) {
+		switch {
+		case i == cluster.Slots:
+		case x > q.Allocated.At(i):
 			return policy.Verdict{}
+		case x > 0:
+			said = append(said, fmt.Sprintf("%s of %s %s", dims.FormatOne(i, q.Allocated.At(i)), dims.FormatOne(i, x), dims.Name(i)))
 		}
 	}
-	return policy.Verdict{Code: policy.No, Reason: ReasonQueueOverused, Object: q.Name}
+	return policy.Verdict{Code: policy.No, Reason: ReasonQueueOverused, Object: q.Name, Detail: strings.Join(said, ", ")}
 }
 
 // CheckReclaim implements policy.ReclaimGate.

@@ -16,7 +16,7 @@ const (
 )
 
 // SLAFactory declares it: a gang is permitted once it has waited, since it was made, for as long as it says, or else the argument sla-waiting-time does; until then, and
-// where nobody says, others decide.
+// where nobody says, others decide. Who has to be admitted first goes first.
 var SLAFactory = policy.Makes(buildSLA)
 
 func buildSLA(args policy.Arguments) (func(*policy.View) *waitVote, []string, error) {
@@ -45,12 +45,17 @@ type waitVote struct {
 	wait time.Duration // 0 for none
 }
 
+// waits is how long a gang waits at most, 0 for nobody says.
+func (s *waitVote) waits(g *ledger.GangState) time.Duration {
+	if g.AdmitAfter.Set {
+		return g.AdmitAfter.Value
+	}
+	return s.wait
+}
+
 // VoteAdmission implements policy.AdmissionVote.
 func (s *waitVote) VoteAdmission(g *ledger.GangState, _ cluster.Resources) (policy.Vote, policy.Verdict) {
-	wait := s.wait
-	if g.AdmitAfter.Set {
-		wait = g.AdmitAfter.Value
-	}
+	wait := s.waits(g)
 	if wait <= 0 {
 		return policy.Abstain, policy.Verdict{}
 	}
