@@ -65,7 +65,7 @@ type PodState struct {
 	SetName  string // the pod set it asks for, "" for the default one
 	// Ours says whether one of our scheduler names is on the pod; others only take room.
 	Ours bool
-	// Kept says that it is not evicted for others, nor moved.
+	// Kept says that it is not evicted, nor moved, for others of its face.
 	Kept bool
 	// Priority is its own beside others of its gang, where somebody sees to that.
 	Priority int32

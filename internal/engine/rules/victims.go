@@ -144,7 +144,7 @@ func (ru *Rules) CheckUnit(r policy.EvictionCause, g *ledger.GangState, request 
 	if u.BelowMinimum && u.Gang.Changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
 		return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonJustPlaced, Object: u.Gang.Key.String()}
 	}
-	if slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Kept }) {
+	if u.Gang.Key.Face == g.Key.Face && slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Kept }) { // what other faces have a claim on no pod keeps by saying so
 		return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonPodKept, Object: u.Gang.Key.String()}
 	}
 	if v := ru.checkExcess(u); !v.Yes() {
