@@ -90,6 +90,102 @@ func TestUpstreamsHistory(t *testing.T) {
 	}
 }
 
+// TestUpstreamsMembers: which gang a pod is in, which queue a gang is of, and which topologies there are, is as a slow reading of all objects says: pods of ours go to the group that they name
+// if it is not there (or is, by its own label or the first pod's, of the queue that theirs names), unless it is not there and they name a PodGroup of KAI's.
+func TestUpstreamsMembers(t *testing.T) {
+	t.Parallel()
+	or := func(words ...string) string {
+		for _, w := range words {
+			if w != "" {
+				return w
+			}
+		}
+		return ""
+	}
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		pick := func(words ...string) string { return words[r.IntN(len(words))] }
+		groups, pods, labels := map[string]*schedulingv1beta1.PodGroup{}, []*v1.Pod{}, map[string]bool{}
+		var objects []Object
+		for _, g := range []string{"a", "b"} {
+			if r.IntN(4) > 0 {
+				groups[g] = upstreamGroupOf(g, pick("", "q", "r"), pick("", "rack", "hall"))
+				objects = append(objects, groups[g])
+			}
+		}
+		for _, n := range []string{"n1", "n2"} {
+			label := pick("rack", "hall", "other")
+			labels[label] = true
+			objects = append(objects, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n, UID: types.UID(n), Labels: map[string]string{label: "x"}}})
+		}
+		for i := range r.IntN(6) {
+			p := upstreamPod(string(rune('p'+i)), string(rune('z'-i)), pick("", "a", "b"), pick("", "q", "r", keys.DefaultQueue), int64(r.IntN(3)))
+			if r.IntN(4) == 0 {
+				p.Annotations = map[string]string{kai.PodGroupAnnotation: "k"}
+			}
+			pods, objects = append(pods, p), append(objects, p)
+		}
+		r.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+		snap := told(Options{}, objects)
+		named := func(p *v1.Pod) string {
+			if p.Spec.SchedulingGroup == nil {
+				return ""
+			}
+			return *p.Spec.SchedulingGroup.PodGroupName
+		}
+		queueOf := func(g string) string {
+			queue, first := groups[g].Labels[keys.QueueLabel], (*v1.Pod)(nil)
+			for _, p := range pods {
+				earlier := first == nil || p.CreationTimestamp.Unix() < first.CreationTimestamp.Unix() || p.CreationTimestamp.Unix() == first.CreationTimestamp.Unix() && p.UID < first.UID
+				if named(p) == g && earlier {
+					first = p
+				}
+			}
+			if queue == "" && first != nil {
+				queue = first.Labels[keys.QueueLabel]
+			}
+			return or(queue, keys.DefaultQueue)
+		}
+		want := map[string]cluster.Key{}
+		for _, p := range pods {
+			g, kais := named(p), p.Annotations[kai.PodGroupAnnotation]
+			switch there := groups[g] != nil; {
+			case g == "" && kais != "", g != "" && !there && kais != "":
+				want[p.Name] = kai.GangKey("ns", kais)
+			case g == "", there && or(p.Labels[keys.QueueLabel], keys.DefaultQueue) != queueOf(g):
+				want[p.Name] = cluster.Key{}
+			default:
+				want[p.Name] = upstream.GangKey("ns", g)
+			}
+		}
+		got := map[string]cluster.Key{}
+		snap.EachPod(func(p *cluster.Pod) { got[p.Name] = p.GangKey() })
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("seed %d: gangs of pods (-want +got):\n%s", seed, d)
+		}
+		laid := map[string]bool{}
+		for g, pg := range groups { // order: each by itself
+			if is := snap.GangByKey(upstream.GangKey("ns", g)); is == nil || is.Queue != queueOf(g) {
+				t.Fatalf("seed %d: group %s is %+v, want queue %s", seed, g, is, queueOf(g))
+			}
+			if key := upstream.TopologyKey(pg); labels[key] {
+				laid[upstream.TopologyName(key)] = true
+			}
+		}
+		for _, e := range snap.Image().Events {
+			if of, ok := e.(cluster.TopologyState); ok {
+				if !laid[of.Name] {
+					t.Fatalf("seed %d: topology %s is there, want %v", seed, of.Name, laid)
+				}
+				delete(laid, of.Name)
+			}
+		}
+		if len(laid) > 0 {
+			t.Fatalf("seed %d: the topologies %v are lacking", seed, laid)
+		}
+	}
+}
+
 // TestUpstreamsCharge: what a pod is charged for as of a group stays charged to the group's queue when the group goes, or moves: in a remnant of its own, and not in that of
 // a gang of KAI's of the same name.
 func TestUpstreamsCharge(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,7 +26,8 @@ import (
 const upstreamLimit = 3 * time.Minute
 
 // TestUpstreamsGroups: on an API server with Kubernetes' own groups, a Workload's PodGroup and its four pods start whole; one that has no room for one pod starts none, says so in its
-// condition, and starts once there is; a PodGroup goes when its pods have gone; and so does a gang that the Job controller makes by itself.
+// condition, and starts once there is; a PodGroup goes when its pods have gone; and a gang that the Job controller
+// makes by itself starts whole, is preempted whole, and comes back.
 func TestUpstreamsGroups(t *testing.T) {
 	w := newFixture(t, 1, lab.Options{
 		FeatureGates:  "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,WorkloadWithJob=true",
@@ -117,4 +119,28 @@ func TestUpstreamsGroups(t *testing.T) {
 			t.Errorf("pod %s is in group %+v and has the annotations %v; it is in the Job controller's group alone", p.Name, p.Spec.SchedulingGroup, p.Annotations)
 		}
 	}
+
+	// One of a higher priority that needs the whole node takes the first Job's pods, all of them, which come back once it is gone.
+	const above = "above"
+	w.namespace(t, above)
+	w.create(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "above"}, Value: 60})
+	urgent := gang(above, "urgent", 8, "")
+	urgent.Annotations = nil
+	urgent.Spec.Scheduling = j.Spec.Scheduling.DeepCopy()
+	urgent.Spec.Template.Spec.PriorityClassName = "above"
+	w.create(t, urgent)
+	w.must(t, upstreamLimit, w.allRunning(above, 8))
+	w.must(t, upstreamLimit, w.allRunning(jobs, 0))
+	w.must(t, upstreamLimit, func() string {
+		if n := len(w.pods(jobs)); n != 4 {
+			return fmt.Sprintf("the Job whose pods were evicted has %d pods; it makes 4 anew", n)
+		}
+		return ""
+	})
+	if n := w.boundNow(t, jobs); n != 0 {
+		t.Errorf("%d pods of the Job that was evicted are bound", n)
+	}
+	w.erase(t, above)
+	w.must(t, upstreamLimit, w.allRunning(jobs, 4))
+	w.must(t, upstreamLimit, condition(jobs, "", metav1.ConditionTrue, "Scheduled"))
 }
