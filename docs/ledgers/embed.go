@@ -128,3 +128,25 @@ func Volcano() (map[string][]VolcanoRow, error) {
 	}
 	return all, nil
 }
+
+//go:embed upstream.yaml
+var upstreamFile []byte
+
+// UpstreamRow says what Muster does with one field of Kubernetes' own groups, and all below it.
+type UpstreamRow struct {
+	// Exactly one of these is set: the scenarios and Go tests that show that it is honoured, why it has no effect, or what is missing.
+	Honoured []string `json:"honoured,omitempty"`
+	Accepted string   `json:"accepted,omitempty"`
+	Planned  string   `json:"planned,omitempty"`
+	// Differs says what kube-scheduler does otherwise.
+	Differs string `json:"differs,omitempty"`
+}
+
+// Upstream returns the ledger of Kubernetes' own groups by kind and field.
+func Upstream() (map[string]map[string]UpstreamRow, error) {
+	var all map[string]map[string]UpstreamRow
+	if err := yaml.UnmarshalStrict(upstreamFile, &all); err != nil {
+		return nil, fmt.Errorf("ledger of Kubernetes' own groups: %w", err)
+	}
+	return all, nil
+}

@@ -39,21 +39,41 @@ type Charged struct {
 // RemnantFace is the face of the keys of remnants.
 const RemnantFace = "remnant"
 
+// PlainFace is the face of the queues whose names go without one; see [QueueName].
+const PlainFace = "kai"
+
+// GroupName is what a gang is called where its queue is told with it: by its name, and of a gang that is of another face than its queue by its face before that, as queues
+// are. The gangs of a face without queues of its own are such.
+func GroupName(gang Key, queue string) string {
+	face, _ := SplitQueue(queue)
+	if face = cmp.Or(face, PlainFace); gang.Name == "" || gang.Face == face {
+		return gang.Name
+	}
+	return QueueName(gang.Face, gang.Name)
+}
+
+// GroupKey is the inverse of [GroupName], for a gang of that namespace.
+func GroupKey(namespace, name, queue string) Key {
+	face, _ := SplitQueue(queue)
+	own, name := SplitQueue(name)
+	return Key{Face: cmp.Or(own, face, PlainFace), Namespace: namespace, Name: name}
+}
+
 // RemnantKey is the key of the remnant of a gang in a queue. Of pods that were of no gang, gang has the namespace only.
 func RemnantKey(gang Key, queue string) Key {
-	return Key{Face: RemnantFace, Namespace: gang.Namespace, Name: gang.Name + "@" + queue}
+	return Key{Face: RemnantFace, Namespace: gang.Namespace, Name: GroupName(gang, queue) + "@" + queue}
 }
 
 // Remnant says whether the key is that of a gang of the Store's own making, of which there is no object; see [Charged].
 func (k Key) Remnant() bool { return k.Face == RemnantFace }
 
-// Former returns the namespace and name of the gang that a remnant was of ("" for none); of other keys, their own.
-func (k Key) Former() (namespace, name string) {
+// Former returns the gang that a remnant was of (without a name for none); of other keys, themselves.
+func (k Key) Former() Key {
 	if !k.Remnant() {
-		return k.Namespace, k.Name
+		return k
 	}
-	name, _, _ = strings.Cut(k.Name, "@")
-	return k.Namespace, name
+	name, queue, _ := strings.Cut(k.Name, "@")
+	return GroupKey(k.Namespace, name, queue)
 }
 
 // Charged returns the record by which the pod is charged; the zero value for a pod that holds no room, or is not ours.

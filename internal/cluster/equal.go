@@ -27,7 +27,7 @@ func (e *GangState) equal(b *GangState) bool {
 	return e.Key == b.Key && e.UID == b.UID && e.Queue == b.Queue && e.Priority == b.Priority && e.Preemptible == b.Preemptible &&
 		e.Created == b.Created && e.Invalid == b.Invalid && e.MarkUnschedulable == b.MarkUnschedulable && e.Backoff == b.Backoff &&
 		e.GaveUp == b.GaveUp && e.LastStart == b.LastStart && e.LastEviction == b.LastEviction && e.StaleSince == b.StaleSince &&
-		e.PreemptionDelay == b.PreemptionDelay && e.StaleGrace == b.StaleGrace && e.BeforePods == b.BeforePods && e.AdmitAfter == b.AdmitAfter &&
+		e.PreemptionDelay == b.PreemptionDelay && e.StaleGrace == b.StaleGrace && e.BeforePods == b.BeforePods && e.Whole == b.Whole && e.AdmitAfter == b.AdmitAfter &&
 		(e.Asks == nil) == (b.Asks == nil) && slices.Equal(e.Asks, b.Asks) && e.Generation == b.Generation && slices.EqualFunc(e.Sets, b.Sets, Set.equal)
 }
 

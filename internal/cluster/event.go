@@ -126,6 +126,8 @@ type GangState struct {
 	StaleGrace      Maybe[time.Duration]
 	// BeforePods says that it is told why it waits before it has any pods: they are made once it may start.
 	BeforePods bool
+	// Whole says that it gives all of its pods or none.
+	Whole bool
 	// Asks is what its minimum asks for, as its object says; nil where that does not say so. It counts where gangs have to be admitted.
 	Asks []Quantity
 	// AdmitAfter is how long it waits to be admitted before it may be all the same, where somebody sees to that; unset for what is said there.

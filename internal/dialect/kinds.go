@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
+	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
@@ -52,6 +54,7 @@ const (
 	PodGroups
 	VolcanoQueues
 	VolcanoPodGroups
+	UpstreamPodGroups
 	Namespaces
 	ConfigMaps
 	PersistentVolumes
@@ -77,7 +80,7 @@ type Row struct {
 	// Name is the kind as manifests and messages have it: "PodGroup". Of a kind of another face it goes on with the API group, as
 	// kubectl has it: "PodGroup.scheduling.volcano.sh".
 	Name string
-	// Face is the face whose kind it is, "" for what every scheduler reads. One without the face has no watch of it, and no right.
+	// Face is the face whose kind it is, "" for what every scheduler reads. One without the face has no watch of it; Kubernetes' own every scheduler has.
 	Face string
 	// New returns an empty object of the kind, List an empty list.
 	New  func() Object
@@ -111,6 +114,7 @@ var rows = [Kinds]Row{
 	PodGroups:              of[v2alpha2.PodGroup, v2alpha2.PodGroupList](Row{Name: "PodGroup", Namespaced: true, Pooled: true}),
 	VolcanoQueues:          of[v1beta1.Queue, v1beta1.QueueList](Row{Name: "Queue.scheduling.volcano.sh", Face: volcano.Face, Optional: true, Pooled: true}),
 	VolcanoPodGroups:       of[v1beta1.PodGroup, v1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.volcano.sh", Face: volcano.Face, Namespaced: true, Optional: true, Pooled: true}),
+	UpstreamPodGroups:      of[schedulingv1beta1.PodGroup, schedulingv1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.k8s.io", Face: upstream.Face, Namespaced: true, Optional: true, Pooled: true}),
 	Namespaces:             of[v1.Namespace, v1.NamespaceList](Row{Name: "Namespace", Carried: cluster.Namespaces, carry: labelsOf}),
 	ConfigMaps:             of[v1.ConfigMap, v1.ConfigMapList](Row{Name: "ConfigMap", Namespaced: true, Carried: cluster.ConfigMaps, Metadata: v1.SchemeGroupVersion.WithKind("ConfigMap"), carry: existence, blank: newObject[metav1.PartialObjectMetadata]}),
 	PersistentVolumes:      of[v1.PersistentVolume, v1.PersistentVolumeList](Row{Name: "PersistentVolume", Carried: cluster.PersistentVolumes}),

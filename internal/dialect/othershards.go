@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
@@ -50,6 +51,8 @@ func (t *Translator) known(gang cluster.Key) (ok bool) {
 		_, ok = t.gangs[key]
 	case volcano.Face:
 		_, ok = t.volcano.groups[key]
+	case upstream.Face:
+		_, ok = t.upstream.groups[key]
 	}
 	return ok
 }
@@ -113,6 +116,9 @@ func (t *Translator) gangOf(p *v1.Pod) cluster.Key {
 	}
 	if t.volcano.ours(p) {
 		return volcano.Membership(p)
+	}
+	if group, ok := t.upstreams(p); ok {
+		return upstream.GangKey(group.Namespace, group.Name)
 	}
 	gang, _ := kai.Membership(p)
 	return gang

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -19,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
@@ -70,6 +72,7 @@ type Translator struct {
 	queueLabel  string
 	gangs       map[types.NamespacedName]struct{} // those of our shard, of either kind
 	volcano     volcanoFace
+	upstream    upstreamFace
 	pods        map[types.NamespacedName]*v1.Pod
 	requests    map[types.NamespacedName]*request
 	byPod       map[types.NamespacedName][]*request
@@ -104,8 +107,8 @@ func NewTranslator(o Options) *Translator {
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]struct{}{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName][]types.NamespacedName{},
 		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,
-		volcano: newVolcanoFace(o.Volcano),
-		pods:    map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
+		volcano: newVolcanoFace(o.Volcano), upstream: newUpstreamFace(),
+		pods: map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
 	}
@@ -205,6 +208,14 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		_, known := t.nodes[key.Name]
 		_, theirs := t.otherShards.nodes[key.Name]
 		ours := n != nil && t.partition.Includes(n.Labels)
+		var had, has map[string]string
+		if old := t.nodes[key.Name]; old != nil {
+			had = old.Labels
+		}
+		if ours {
+			has = n.Labels
+		}
+		t.labelled(had, has, apply)
 		if t.node(key.Name, n != nil && !ours); ours != known || (n != nil && !ours) != theirs {
 			t.otherShards.moved[key.Name] = struct{}{}
 		}
@@ -256,6 +267,9 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 	case VolcanoPodGroups:
 		pg, _ := object.(*v1beta1.PodGroup)
 		t.readVolcanoGang(key, pg, apply)
+	case UpstreamPodGroups:
+		pg, _ := object.(*schedulingv1beta1.PodGroup)
+		t.readUpstreamGang(key, pg, apply)
 	case DeviceClasses:
 		c, _ := object.(*resourcev1.DeviceClass)
 		t.devices.Class(key.Name, c)
@@ -281,9 +295,11 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		} else {
 			t.pods[key] = p
 		}
+		t.followUpstream(key, old, p, apply)
 		left := t.own(key, old, p, apply)
 		delete(t.dirty, key)
 		if p == nil {
+			t.problem(Pods, key, "")
 			t.devices.Forget(key.String())
 		} else {
 			t.tellPod(key, p, apply)
@@ -323,9 +339,15 @@ func (t *Translator) carry(k Kind, key types.NamespacedName, object Object, appl
 // does not exist here.
 func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
 	st := t.roles.Pod(p, t.promised(key, p))
+	group, upstreams := t.upstreams(p)
+	if !upstreams {
+		t.problem(Pods, key, "")
+	}
 	switch {
 	case t.volcano.ours(p):
 		volcano.Member(&st, p)
+	case upstreams:
+		t.joinUpstream(key, group, p, &st)
 	case t.stranger(p), t.excludes(p):
 		st.Gang, st.SetName = cluster.Key{}, ""
 	}
@@ -355,6 +377,9 @@ func (t *Translator) recheckGangs(apply func(cluster.Event)) {
 	t.reprioritise = false
 	for key := range t.gangs { // order: each gang on its own
 		t.one(PodGroups, key, func() { apply(kai.Gang(t.standing(key), &t.priorities, t.partition.Pool())) })
+	}
+	for key, pg := range t.upstream.groups { // order: the same
+		t.one(UpstreamPodGroups, key, func() { apply(upstream.Gang(pg, t.upstreamQueue(key, pg), t.priorities.Value)) })
 	}
 	for key, pg := range t.volcano.groups { // order: the same
 		t.one(VolcanoPodGroups, key, func() { apply(volcano.Gang(pg, t.priorities.Value)) })

@@ -56,6 +56,7 @@ func uses() map[string][]string {
 		"kube/apply/statuses.go writePod kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writeGang kit.MergeStatus":                 {"scheduler cluster patch podgroups/status" + kai},
 		"kube/apply/groups.go serve kit.Merge":                             {VolcanoScheduler + " cluster patch podgroups.scheduling.volcano.sh"},
+		"kube/apply/upstreams.go serve kit.MergeStatus":                    {"scheduler cluster patch podgroups/status.scheduling.k8s.io"},
 		"kube/apply/answers.go serve kit.Merge":                            {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.Merge":                        {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.MergeStatus":                  {"scheduler cluster patch podgroups/status" + kai},

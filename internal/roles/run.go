@@ -481,6 +481,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	ro.Event, ro.Autoscaled = event, sync.OnceValue(p.autoscaled)
 	statuses := told{apply.NewStatuses(pool, kit, p.cache, ro)}
+	statuses = append(statuses, apply.NewUpstreams(pool, kit, p.cache, ro.Settle))
 	if len(p.VolcanoNames) > 0 {
 		statuses = append(statuses, apply.NewGroups(pool, kit, p.cache, ro.Settle))
 	}

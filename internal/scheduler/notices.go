@@ -17,13 +17,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 )
 
-// problems tells, once each, what is wrong with objects: in the log, and for queues by an event, too. What is wrong with a
+// problems tells, once each, what is wrong with objects: in the log, and for queues and pods by an event, too. What is wrong with a
 // gang is its reason for waiting, and is told as such.
 func (l *Loop) problems(c *cycle) {
 	if c.snap == nil { // the first look will know the objects
 		return
 	}
 	now := l.feed.Problems()
+	pods := map[string]string{}
 	for object, text := range now { // order: each problem on its own
 		if c.problems[object] == text {
 			continue
@@ -36,6 +37,16 @@ func (l *Loop) problems(c *cycle) {
 			}
 			l.o.Event(about, v1.EventTypeWarning, "InvalidQueue", text)
 		}
+		if name, ok := strings.CutPrefix(object, "Pod "); ok {
+			pods[name] = text
+		}
+	}
+	if len(pods) > 0 {
+		c.snap.EachPod(func(p *cluster.Pod) {
+			if text, ok := pods[p.FullName()]; ok && p.NodeName == "" {
+				l.o.Event(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}}, v1.EventTypeWarning, "SchedulingGroup", text)
+			}
+		})
 	}
 	c.problems = now
 }

@@ -19,7 +19,7 @@ type Reviewer interface {
 }
 
 // groups are the API groups of the PodGroups of each face. A gang of a face that is not there is nobody's to read.
-var groups = map[string]string{"kai": "scheduling.run.ai", "volcano": "scheduling.volcano.sh"}
+var groups = map[string]string{"kai": "scheduling.run.ai", "volcano": "scheduling.volcano.sh", "upstream": "scheduling.k8s.io"}
 
 const (
 	groupWork = "scheduling.run.ai"

@@ -29,6 +29,9 @@ const (
 	// user for a PodGroup made by hand.
 	PodGroupAnnotation = "pod-group-name"
 
+	// SubgroupsAnnotation, on a PodGroup of scheduling.k8s.io, which has no subgroups, names them with their minimums: "driver=1,worker=4".
+	// The user writes it.
+	SubgroupsAnnotation = "muster.dev/subgroups"
 	// SubGroupLabel, on a pod, names its subgroup within the PodGroup. Written by the podgrouper, or by the user for
 	// a PodGroup made by hand.
 	SubGroupLabel = "kai.scheduler/subgroup-name"

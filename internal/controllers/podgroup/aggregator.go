@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
 )
@@ -116,7 +117,7 @@ func (f *aggregator) count(pod *corev1.Pod) error {
 	}
 	if pod.Spec.NodeName != "" { // what it holds is counted where it was bound, whatever it says since
 		if c := kai.ReadCharged(pod.Namespace, pod.Annotations); c.Queue != "" {
-			name, queue, fixed = c.Gang.Name, c.Queue, c.Fixed
+			name, queue, fixed = cluster.GroupName(c.Gang, c.Queue), c.Queue, c.Fixed
 		}
 	}
 	if name == "" || !f.ours[pod.Spec.SchedulerName] {

@@ -599,6 +599,24 @@ func TestRemnantsAreTheQueues(t *testing.T) {
 	}
 }
 
+// TestUpstreamsAreTheQueues: what a pod of a group of Kubernetes' own holds is counted in its queue, and not in a PodGroup of KAI's of the same name.
+func TestUpstreamsAreTheQueues(t *testing.T) {
+	t.Parallel()
+	f := newAggregator([]string{"kai-scheduler"})
+	q := &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "old"}}
+	f.queueChanged(q)
+	f.groupChanged(makeGroup("gang", func(pg *v2alpha2.PodGroup) { pg.Spec.Queue = "old" }))
+	must(t)(f.podChanged(makePod("a", on("n1"), annotated(keys.ChargedAnnotation, "old/upstream:gang"))))
+	if body := string(f.takeRest("old")); !strings.Contains(body, `allocated`) {
+		t.Errorf("the queue is told %q", body)
+	}
+	if g := f.gangs[gangKey]; g != nil {
+		if got := g.desired(); len(got.Allocated)+len(got.Requested) > 0 {
+			t.Errorf("KAI's PodGroup of the name is told %+v", got)
+		}
+	}
+}
+
 // TestOwnGangIsTheQueues: what a pod that is a gang by itself asks for and holds is in the annotation of its queue, while there is no PodGroup.
 func TestOwnGangIsTheQueues(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -128,6 +129,9 @@ func (g *grouper) group(ctx context.Context, seen *corev1.Pod) (again time.Durat
 	if yes, err := g.namespaceSelected(ctx, pod.Namespace); err != nil || !yes {
 		return 0, err
 	}
+	if pod.Spec.SchedulingGroup != nil && g.owners.kinds.served(ctx, upstreamGroup) {
+		return 0, nil // its gang is Kubernetes' own, which the scheduler reads
+	}
 	if workload.External(pod) {
 		return g.external(ctx, pod)
 	}
@@ -187,13 +191,16 @@ func (g *grouper) external(ctx context.Context, pod *corev1.Pod) (again time.Dur
 	return g.patience(pod), nil
 }
 
-// upstreams tells the user of a pod that is in a group of Kubernetes' own (scheduling.k8s.io) that it waits: that group is not read yet, and
-// another would be a gang that nobody asked for. A pod that names a PodGroup of ours as well is in that.
+// upstreamGroup is the kind of Kubernetes' own groups that the scheduler reads.
+var upstreamGroup = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
+
+// upstreams tells the user of a pod that is in a group of Kubernetes' own (scheduling.k8s.io) that it waits: the API server has no such groups in a version that is read,
+// and another would be a gang that nobody asked for. A pod that names a PodGroup of ours as well is in that.
 func (g *grouper) upstreams(pod *corev1.Pod) (again time.Duration) {
 	if pod.Spec.NodeName != "" {
 		return 0
 	}
-	g.warn(pod, fmt.Sprintf("spec.schedulingGroup: PodGroups of scheduling.k8s.io, such as %q, are not read yet, and no second group is made for the pod: it waits",
+	g.warn(pod, fmt.Sprintf("spec.schedulingGroup: the API server does not serve PodGroups of scheduling.k8s.io/v1beta1, such as %q, and no other group is made for the pod: it waits",
 		ptr.Deref(pod.Spec.SchedulingGroup.PodGroupName, "")))
 	return g.patience(pod)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -143,18 +144,25 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// TestUpstreamsGroup: a pod that is in a group of Kubernetes' own gets no second one, and is told that it waits.
+// TestUpstreamsGroup: a pod that is in a group of Kubernetes' own gets no second one. Where the API server serves such groups it is the scheduler's; elsewhere it is told that it waits.
 func TestUpstreamsGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := podOf("p", ref("batch/v1", "Job", "train"))
 		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("theirs")}
 		w := newFakeAPI(t, nil, p, job("train", nil))
+		served := &shown{lists: []*metav1.APIResourceList{serves("scheduling.k8s.io/v1beta1", "PodGroup")}}
+		w.role.grouper.owners.kinds = &kinds{discovery: served, clock: clock.RealClock{}}
+		w.mustReconcile("p")
+		if writes := w.take(); len(writes)+len(w.events) != 0 {
+			t.Errorf("where there are such groups: writes %v, events %v", writes, w.events)
+		}
+		w.role.grouper.owners.kinds = &kinds{discovery: &shown{lists: []*metav1.APIResourceList{serves("scheduling.k8s.io/v1", "PriorityClass")}}, clock: clock.RealClock{}}
 		w.mustReconcile("p")
 		if writes := w.take(); len(writes) != 0 {
 			t.Errorf("writes: %v", writes)
 		}
-		want := `[Warning PodGrouperWarning p: spec.schedulingGroup: PodGroups of scheduling.k8s.io, such as "theirs", are not read yet, and no second group is made for the pod: it waits]`
+		want := `[Warning PodGrouperWarning p: spec.schedulingGroup: the API server does not serve PodGroups of scheduling.k8s.io/v1beta1, such as "theirs", and no other group is made for the pod: it waits]`
 		if have := fmt.Sprint(w.events); have != want {
 			t.Errorf("events:\n%s\nwant:\n%s", have, want)
 		}

@@ -11,17 +11,14 @@ import (
 
 // ReadCharged returns the record that the annotations of an object of the namespace are; the zero value for none, and for a
 // text that is none. The names of queues and PodGroups have no slash; what follows the second is the subgroup, whatever it is. The gang is of
-// its queue's face: the record is one for all faces.
+// its queue's face, unless its name says another: the record is one for all faces.
 func ReadCharged(namespace string, annotations map[string]string) cluster.Charged {
 	queue, rest, ok := strings.Cut(annotations[keys.ChargedAnnotation], "/")
 	group, set, _ := strings.Cut(rest, "/")
 	if !ok || queue == "" || group == "" {
 		return cluster.Charged{}
 	}
-	c := cluster.Charged{Queue: queue, Gang: GangKey(namespace, group), Set: set}
-	if face, _ := cluster.SplitQueue(queue); face != "" {
-		c.Gang.Face = face
-	}
+	c := cluster.Charged{Queue: queue, Gang: cluster.GroupKey(namespace, group, queue), Set: set}
 	for word := range strings.SplitSeq(annotations[keys.ChargedAsAnnotation], ",") {
 		if text, ok := strings.CutPrefix(word, keys.ChargedShare); ok {
 			c.Share = readShare(text)
@@ -62,7 +59,7 @@ func WriteCharged(c cluster.Charged) map[string]string {
 	if c.Queue == "" {
 		return nil
 	}
-	out := map[string]string{keys.ChargedAnnotation: c.Queue + "/" + c.Gang.Name}
+	out := map[string]string{keys.ChargedAnnotation: c.Queue + "/" + cluster.GroupName(c.Gang, c.Queue)}
 	if c.Set != "" {
 		out[keys.ChargedAnnotation] += "/" + c.Set
 	}

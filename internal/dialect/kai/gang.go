@@ -11,7 +11,7 @@ import (
 )
 
 // Face is the name of this API family in cluster.Key.
-const Face = "kai"
+const Face = cluster.PlainFace
 
 // GangKey returns the key of the gang that the PodGroup of that namespace and name is.
 func GangKey(namespace, name string) cluster.Key {

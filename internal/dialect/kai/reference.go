@@ -12,8 +12,8 @@ import (
 // remnant it is the PodGroup that its pods were of, of whatever UID: there may be none of that name any more.
 func PodGroup(key cluster.Key, uid string) *v2alpha2.PodGroup {
 	if key.Remnant() {
-		namespace, name := key.Former()
-		return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		former := key.Former()
+		return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name}}
 	}
 	return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: types.UID(uid)}}
 }

@@ -34,7 +34,7 @@ func Known(key string) bool {
 		keys.MPSAnnotation, keys.ReceivedResourceTypeAnnotation, keys.SharedGPUConfigMapAnnotation, keys.ReservedGPUAnnotation,
 		keys.RegainedAnnotation, keys.ScalingPodSourceLabel, keys.ScalingShapeAnnotation,
 		keys.ChargedAnnotation, keys.ChargedAsAnnotation, keys.DecidedAnnotation, keys.OwnGangAnnotation, keys.BundleLabel, keys.BundleSizeLabel, keys.SelectedForAnnotation, keys.SelectedNodeLabel,
-		keys.PodGroupAnnotation, keys.SubGroupLabel, keys.SkipPodGrouperAnnotation, keys.TopOwnerAnnotation, keys.User,
+		keys.PodGroupAnnotation, keys.SubGroupLabel, keys.SubgroupsAnnotation, keys.SkipPodGrouperAnnotation, keys.TopOwnerAnnotation, keys.User,
 		keys.QueueLabel, keys.ProjectLabel, keys.PriorityClassLabel, keys.PreemptibilityLabel, keys.TaskPriorityLabel, keys.NodePoolLabel,
 		keys.BatchMinMemberAnnotation, keys.PreemptionDelayAnnotation, keys.StalenessGracePeriodAnnotation,
 		keys.TopologyAnnotation, keys.TopologyRequiredAnnotation, keys.TopologyPreferredAnnotation, keys.TopologyMigratedFromAnnotation,

@@ -218,12 +218,12 @@ func (b *Engine) Nodes() ([]*v1.Node, error) {
 	return out, nil
 }
 
-// Problems lists what is wrong with queues' numbers, by queue name.
+// Problems lists what is wrong with queues' numbers, and with what pods name, by their names.
 func (b *Engine) Problems() []string {
 	var out []string
 	problems := b.tell.Problems()
 	for _, name := range slices.Sorted(maps.Keys(problems)) {
-		if strings.HasPrefix(name, dialect.Queues.String()+" ") {
+		if strings.HasPrefix(name, dialect.Queues.String()+" ") || strings.HasPrefix(name, dialect.Pods.String()+" ") {
 			out = append(out, problems[name])
 		}
 	}

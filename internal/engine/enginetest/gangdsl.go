@@ -52,6 +52,9 @@ func (c *compiler) gang(s *statement) ([]Object, error) {
 	if s.flag("volcano") {
 		return inVolcanos(s, out)
 	}
+	if s.flag("upstream") {
+		return inUpstreams(s, out)
+	}
 	return out, nil
 }
 
@@ -391,7 +394,13 @@ func (c *compiler) pod(s *statement) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Object{p}, c.fill(p, layers{s}, where[0])
+	if err := c.fill(p, layers{s}, where[0]); err != nil {
+		return nil, err
+	}
+	if s.flag("upstream") {
+		intoUpstream(p, s.text("gang", ""), s.text("queue", ""))
+	}
+	return []Object{p}, nil
 }
 
 // fill gives a pod what it asks for and where it is.

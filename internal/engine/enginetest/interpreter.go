@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
@@ -180,8 +181,13 @@ func (in *interpreter) delete(s *statement) error {
 	if o == nil {
 		return s.errorf("%q is no kind of object", s.words[0])
 	}
-	if made := in.written["gang "+s.words[1]]; s.words[0] == "gang" && slices.Contains(made.words, "volcano") {
-		o = &v1beta1.PodGroup{}
+	if made := in.written["gang "+s.words[1]]; s.words[0] == "gang" || s.words[0] == "podgroup" {
+		switch {
+		case slices.Contains(made.words, "volcano"):
+			o = &v1beta1.PodGroup{}
+		case slices.Contains(made.words, "upstream"):
+			o = &schedulingv1beta1.PodGroup{}
+		}
 	}
 	o.SetName(s.words[1])
 	if namespaced(o) {

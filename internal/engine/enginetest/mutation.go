@@ -105,7 +105,7 @@ func on[T Object](name string, off func(T)) field {
 func fields() []field {
 	out := append(nodeFields(), podFields()...)
 	out = append(out, queueFields()...)
-	return append(out, slices.Concat(gangFields(), nearFields(), placementFields(), volcanoFields())...)
+	return append(out, slices.Concat(gangFields(), nearFields(), placementFields(), volcanoFields(), upstreamFields())...)
 }
 
 func nodeFields() []field {

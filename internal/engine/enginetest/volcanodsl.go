@@ -88,6 +88,9 @@ func groupOf(p *v1.Pod) string {
 	if p.Spec.SchedulerName == keys.SchedulerName {
 		return p.Annotations[keys.GroupName]
 	}
+	if name := upstreamOf(p); name != "" {
+		return name
+	}
 	return p.Annotations[kai.PodGroupAnnotation]
 }
 

@@ -78,7 +78,7 @@ func (u *VictimUnit) Promised() int { return len(u.holds) }
 
 // NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then the pods that
 // are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, those that are
-// below their minimum first, then the rest in one piece. False when it has nothing left.
+// below their minimum first, then the rest in one piece. One that is Whole gives its pods in that piece only. False when it has nothing left.
 func (l *Ledger) NextUnit(g *GangState) (VictimUnit, bool) { return l.nextUnit(g, nil, nil) }
 
 // NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
@@ -105,8 +105,10 @@ func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(
 	if len(u.holds) > 0 {
 		return u, true
 	}
-	u.Pods = l.last(&g.sets[len(g.Sets)], want) // of no set: it does as well without
-	if len(u.Pods) == 0 && g.SetSatisfied(0) {
+	if !g.Whole {
+		u.Pods = l.last(&g.sets[len(g.Sets)], want) // of no set: it does as well without
+	}
+	if len(u.Pods) == 0 && g.SetSatisfied(0) && !g.Whole {
 		u.Pods, u.Set = l.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {

@@ -14,8 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
-	"github.com/muster-scheduler/muster/internal/dialect/kai"
-	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -110,11 +109,7 @@ func (n *Events) BoundGang(b *engine.Bundle) {
 	if more := pods - len(places); more > 0 {
 		places = append(places, fmt.Sprintf("and %d more", more))
 	}
-	var group client.Object = kai.PodGroup(b.Gang, b.UID)
-	if b.Gang.Face == volcano.Face {
-		group = volcano.PodGroup(b.Gang, b.UID)
-	}
-	n.event(group, v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("%d pods were bound, in node pool %s: %s", pods, n.pool, strings.Join(places, ", ")))
+	n.event(dialect.Group(b.Gang, b.UID), v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("%d pods were bound, in node pool %s: %s", pods, n.pool, strings.Join(places, ", ")))
 }
 
 // about is a pod, as far as events go.

@@ -41,6 +41,7 @@ type Kind struct {
 //	                                    a bundle's victims
 //	reasonWork      namespaces in turn  a gang                    never
 //	groupWork       namespaces in turn  a gang                    never
+//	upstreamWork    namespaces in turn  a group                   never
 //	nominationWork  namespaces in turn  a pod, so many a second   never
 //	annotationWork  namespaces in turn  a gang, so many a second  never
 //	answerWork      namespaces in turn  a gang, so many a second  never
@@ -54,6 +55,7 @@ var (
 	evictWork      = Kind{Name: "an eviction", First: orderFirst, Tries: orderTries}
 	reasonWork     = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
 	groupWork      = Kind{Name: "the status of a PodGroup of Volcano's", Workers: 8, First: time.Second}
+	upstreamWork   = Kind{Name: "the status of a PodGroup of Kubernetes'", Workers: 8, First: time.Second}
 	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
 	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
 	answerWork     = Kind{Name: "what a gang asks", Workers: 1, First: time.Second}

@@ -4,15 +4,21 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/dialect"
+	"github.com/muster-scheduler/muster/internal/dialect/upstream"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
-// TestWithoutAFace: a scheduler that does not read Volcano's face watches nothing of it, and one that does watches all of it, and nothing else besides.
+// TestWithoutAFace: a scheduler that does not read Volcano's face watches nothing of it, and one that does watches all of it, and nothing else besides. Kubernetes' own face every
+// scheduler reads.
 func TestWithoutAFace(t *testing.T) {
 	t.Parallel()
 	without, with := New(newScript(), Options{}), New(newScript(), Options{Volcano: []string{"volcano"}})
 	faces := 0
 	for k := range dialect.Kinds {
-		of := k.Row().Face != ""
+		of := k.Row().Face == volcano.Face
+		if own := k.Row().Face == upstream.Face; own && !has(without, k) {
+			t.Errorf("%s is not watched", k)
+		}
 		if of {
 			faces++
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 )
@@ -58,7 +59,7 @@ type Options struct {
 
 // wanted says whether objects of the kind are looked at at all.
 func (o *Options) wanted(k dialect.Kind) bool {
-	return !k.Row().Unread && (k.Row().Face == "" || len(o.Volcano) > 0) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
+	return !k.Row().Unread && (k.Row().Face != volcano.Face || len(o.Volcano) > 0) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
 }
 
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.

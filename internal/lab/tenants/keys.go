@@ -44,6 +44,7 @@ func Keys() []Key {
 		both("User", keys.User, Pods|Workloads, "$namespace"),
 		annotation("PodGroupAnnotation", keys.PodGroupAnnotation, Pods, "$group", "$group", "nothing"),
 		label("SubGroupLabel", keys.SubGroupLabel, Pods, "nonsense", "a", "b"),
+		annotation("SubgroupsAnnotation", keys.SubgroupsAnnotation, 0, "a=1,b=2", "=", "a=1000000"),
 		label("TaskPriorityLabel", keys.TaskPriorityLabel, Pods, "1", "-1", "99999999999999999999"),
 		annotation("SkipPodGrouperAnnotation", keys.SkipPodGrouperAnnotation, Pods|Workloads, "true", "true", "false"),
 		annotation("BatchMinMemberAnnotation", keys.BatchMinMemberAnnotation, Workloads, "0", "1", "2", "1000000", "-5"),

@@ -1,0 +1,126 @@
+package enginetest
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/upstream"
+)
+
+// Gangs of Kubernetes' own are stated as those of KAI's, with the word upstream. The queue is a label of the group and of its pods, sets are its annotation of subgroups. Words of such
+// gangs alone: basic (the policy), all (disrupted all together), layout=LABEL (a topology constraint), never (preemptionPolicy), unlabelled (the group names no queue).
+
+// inUpstreams returns the objects of a gang statement as a user of Kubernetes' own groups would have made them.
+func inUpstreams(s *statement, objects []Object) ([]Object, error) {
+	queue := s.text("queue", "")
+	for i, o := range objects {
+		switch o := o.(type) {
+		case *v2alpha2.PodGroup:
+			pg, err := upstreamGroup(s, o)
+			if err != nil {
+				return nil, err
+			}
+			objects[i] = pg
+		case *v1.Pod:
+			intoUpstream(o, o.Annotations[kai.PodGroupAnnotation], queue)
+		}
+	}
+	return objects, nil
+}
+
+func upstreamGroup(s *statement, o *v2alpha2.PodGroup) (*schedulingv1beta1.PodGroup, error) {
+	pg := &schedulingv1beta1.PodGroup{ObjectMeta: o.ObjectMeta}
+	pg.Labels, pg.Annotations = map[string]string{}, map[string]string{}
+	pg.Spec.PriorityClassName = o.Spec.PriorityClassName
+	if o.Spec.Queue != "" && !s.flag("unlabelled") {
+		pg.Labels[keys.QueueLabel] = o.Spec.Queue
+	}
+	if o.Spec.Preemptibility != "" {
+		pg.Labels[keys.PreemptibilityLabel] = string(o.Spec.Preemptibility)
+	}
+	least, sum, sets := int32(1), int32(0), ""
+	for _, set := range o.Spec.SubGroups {
+		if set.Parent != nil || set.MinMember == nil {
+			return nil, s.errorf("the sets of a gang of Kubernetes' own are its subgroups: they have no parents")
+		}
+		if sets != "" {
+			sets += ","
+		}
+		sets += set.Name + "=" + strconv.Itoa(int(*set.MinMember))
+		sum += *set.MinMember
+	}
+	switch {
+	case sets != "":
+		pg.Annotations[keys.SubgroupsAnnotation], least = sets, sum
+		if o.Spec.MinSubGroup != nil { // min= beside sets
+			least = *o.Spec.MinSubGroup
+		}
+	case o.Spec.MinMember != nil:
+		least = *o.Spec.MinMember
+	}
+	if s.flag("basic") {
+		pg.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
+	} else {
+		pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: least}
+	}
+	if s.flag("all") {
+		pg.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+	}
+	if s.flag("never") {
+		never := schedulingv1beta1.PreemptNever
+		pg.Spec.PreemptionPolicy = &never
+	}
+	if key := s.text("layout", ""); key != "" {
+		pg.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: key}}}
+	}
+	return pg, nil
+}
+
+// intoUpstream has a pod name a group in spec.schedulingGroup, and not by KAI's annotation, and its queue by the label.
+func intoUpstream(p *v1.Pod, name, queue string) {
+	if p.Annotations[kai.PodGroupAnnotation] == name {
+		delete(p.Annotations, kai.PodGroupAnnotation)
+	}
+	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
+	if queue != "" {
+		p.Labels[keys.QueueLabel] = queue
+	}
+}
+
+// upstreamFields are the fields of Kubernetes' own groups that decide something.
+func upstreamFields() []field {
+	const kind = "PodGroup.scheduling.k8s.io."
+	type group = schedulingv1beta1.PodGroup
+	return []field{
+		on(kind+"spec.schedulingPolicy.gang.minCount", func(g *group) {
+			if g.Spec.SchedulingPolicy.Gang != nil {
+				g.Spec.SchedulingPolicy.Gang.MinCount = 1
+			}
+		}),
+		on(kind+"spec.schedulingPolicy.basic", func(g *group) { g.Spec.SchedulingPolicy.Basic = nil }),
+		on(kind+"spec.disruptionMode.all", func(g *group) { g.Spec.DisruptionMode = nil }),
+		on(kind+"spec.schedulingConstraints.topology[].key", func(g *group) { g.Spec.SchedulingConstraints = nil }),
+		on(kind+"spec.priorityClassName", func(g *group) { g.Spec.PriorityClassName = "" }),
+		on(kind+"spec.priority", func(g *group) { g.Spec.Priority = nil }),
+		on(kind+"spec.preemptionPolicy", func(g *group) { g.Spec.PreemptionPolicy = nil }),
+		on(kind+"spec.resourceClaims", func(g *group) { g.Spec.ResourceClaims = nil }),
+		on(kind+"spec.parentCompositePodGroupName", func(g *group) { g.Spec.ParentCompositePodGroupName = nil }),
+		on(kind+"metadata.labels["+keys.QueueLabel+"]", func(g *group) { delete(g.Labels, keys.QueueLabel) }),
+		on(kind+"metadata.labels["+keys.PreemptibilityLabel+"]", func(g *group) { delete(g.Labels, keys.PreemptibilityLabel) }),
+		on(kind+"metadata.annotations["+keys.SubgroupsAnnotation+"]", func(g *group) { delete(g.Annotations, keys.SubgroupsAnnotation) }),
+		on("Pod.spec.schedulingGroup", func(p *v1.Pod) { p.Spec.SchedulingGroup = nil }),
+		on("Pod.metadata.labels["+keys.QueueLabel+"], of a group", func(p *v1.Pod) {
+			if p.Spec.SchedulingGroup != nil {
+				delete(p.Labels, keys.QueueLabel)
+			}
+		}),
+	}
+}
+
+// upstreamOf is the name of the group of Kubernetes' own that a pod names, "" for none.
+func upstreamOf(p *v1.Pod) string { return upstream.Membership(p).Name }
