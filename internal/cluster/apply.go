@@ -33,7 +33,7 @@ func (e NodeState) apply(s *Store) bool {
 		}
 	}
 	n.NodeState, n.Allocatable, n.StaticGen = e, alloc, s.sgen
-	s.relabel(n, before, n.Labels)
+	s.relabel(n, before, n.Labels, true)
 	if resized {
 		for _, pid := range on {
 			s.attach(s.pod(pid))
@@ -58,7 +58,7 @@ func (e NodeGone) apply(s *Store) bool {
 		s.detach(s.pod(pid))
 	}
 	delete(s.nodeIDs, e.Name)
-	s.relabel(s.nodes.get(int32(id)), s.nodes.get(int32(id)).Labels, nil)
+	s.relabel(s.nodes.get(int32(id)), s.nodes.get(int32(id)).Labels, nil, false)
 	s.nodes.release(s.epoch, int32(id))
 	for _, pid := range on {
 		s.attach(s.pod(pid))

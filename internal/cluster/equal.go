@@ -48,5 +48,9 @@ func (h *HoldState) equal(b *HoldState) bool {
 }
 
 func (e *TopologyState) equal(b *TopologyState) bool {
-	return e.Name == b.Name && e.UID == b.UID && slices.Equal(e.Levels, b.Levels)
+	return e.Name == b.Name && e.UID == b.UID && slices.Equal(e.Levels, b.Levels) && e.sameDeclared(b)
+}
+
+func (e *TopologyState) sameDeclared(b *TopologyState) bool {
+	return (e.Declared == nil) == (b.Declared == nil) && maps.EqualFunc(e.Declared, b.Declared, slices.Equal[[]string])
 }

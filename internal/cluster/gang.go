@@ -23,8 +23,8 @@ type Set struct {
 	Leaf bool
 	// Min is, for a leaf, how many pods it needs; for an inner set, how many of its children must be satisfied.
 	Min int32
-	// Pods is, for an inner set whose children are all leaves, how many pods of them it needs in all, besides what each child needs; 0 for
-	// no more than that.
+	// Pods is, for an inner set, how many pods of the leaves below it it needs in all, besides what each child needs; 0 for no more than
+	// that.
 	Pods int32
 	// Rest says that a leaf takes the pods that ask for a set which the tree has not. At most one leaf of a tree does; without one such pods
 	// are of no set.
@@ -133,7 +133,7 @@ func shape(sets []Set) string {
 // together.
 func (s *Set) Need(alive, finished int32) int32 { return missing(s.Min, alive, finished) }
 
-// NeedPods is Need of an inner set's Pods: alive and finished are of all its children together.
+// NeedPods is Need of an inner set's Pods: alive and finished are of all leaves below it together.
 func (s *Set) NeedPods(alive, finished int32) int32 { return missing(s.Pods, alive, finished) }
 
 func missing(least, alive, finished int32) int32 {

@@ -21,7 +21,7 @@ func TestDomainTree(t *testing.T) {
 		var texts []string
 		for range 40 {
 			name := fmt.Sprintf("n%d", r.IntN(6))
-			switch r.IntN(8) {
+			switch r.IntN(9) {
 			case 0:
 				do(name, NodeGone{Name: name})
 			case 1:
@@ -32,10 +32,21 @@ func TestDomainTree(t *testing.T) {
 				if r.IntN(3) == 0 {
 					do("dc", TopologyGone{Name: "dc"})
 				}
+			case 5:
+				st := TopologyState{Name: "declared", Levels: []Level{{Label: "tier 4", Tier: 4}, {Label: "tier 3", Tier: 3}, {Label: "tier 1", Tier: 1}}, Declared: map[string][]string{}}
+				for i := range 6 {
+					at := []string{fmt.Sprint("h", r.IntN(2)), fmt.Sprint("l", r.IntN(2))}
+					st.Declared[fmt.Sprintf("n%d", i)] = at[:r.IntN(3)]
+				}
+				do("declared", st)
 			case 4:
 				snaps = append(snaps, s.Snapshot(Instant{}))
 				texts = append(texts, trees(snaps[len(snaps)-1]))
 			default:
+				if r.IntN(5) == 0 {
+					do(name, NodeState{Name: name})
+					continue
+				}
 				labels := map[string]string{"other": fmt.Sprint(r.IntN(2))}
 				for _, l := range [...]string{"zone", "rack"} {
 					if r.IntN(5) > 0 {
@@ -67,7 +78,7 @@ func TestDomainTree(t *testing.T) {
 // trees prints the domains of both topologies, and checks that they and their nodes say the same.
 func trees(s *Snapshot) string {
 	var b strings.Builder
-	for _, name := range [...]string{"dc", "flat"} {
+	for _, name := range [...]string{"dc", "flat", "declared"} {
 		t := s.Topology(name)
 		if t == nil {
 			continue
@@ -101,5 +112,26 @@ func TestLevelByName(t *testing.T) {
 		if got, ok := top.LevelByName(name); got != want || ok != (want != None) {
 			t.Errorf("level %q is %d (%v), want %d", name, got, ok, want)
 		}
+	}
+}
+
+// TestTiers: of a declared topology a tier names its widest level of at most that, and every node is in the widest domain.
+func TestTiers(t *testing.T) {
+	t.Parallel()
+	s := NewStore(Options{})
+	s.Apply(NodeState{Name: "a"}, NodeState{Name: "b"}, NodeState{Name: "c"}, TopologyState{Name: "t",
+		Levels: []Level{{Label: "tier 6", Tier: 6}, {Label: "tier 5", Tier: 5, Alias: "spine"}, {Label: "tier 2", Tier: 2}}, Declared: map[string][]string{"a": {"s", "l"}, "b": {"l2", "l2"}}})
+	top := s.Snapshot(Instant{}).Topology("t")
+	for name, want := range map[string]int{"tier 9": 0, "tier 6": 0, "tier 5": 1, "tier 4": 2, "tier 2": 2, "tier 1": None, "tier x": None, "spine": None, "": None, Narrowest: 2} {
+		if got, ok := top.LevelByName(name); got != want || ok != (want != None) {
+			t.Errorf("level %q is %d (%v), want %d", name, got, ok, want)
+		}
+	}
+	var paths []string
+	for n := range NodeID(3) {
+		paths = append(paths, top.Path(top.Narrowest(n)))
+	}
+	if got := strings.Join(paths, " "); got != "s/l l2 all nodes" {
+		t.Errorf("the nodes are in %q", got)
 	}
 }

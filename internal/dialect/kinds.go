@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
@@ -49,6 +50,7 @@ type Kind uint8
 const (
 	Nodes Kind = iota
 	Topologies
+	VolcanoHyperNodes
 	PriorityClasses
 	Queues
 	PodGroups
@@ -109,6 +111,7 @@ type Row struct {
 var rows = [Kinds]Row{
 	Nodes:                  of[v1.Node, v1.NodeList](Row{Name: "Node", Pooled: true}),
 	Topologies:             of[v1alpha1.Topology, v1alpha1.TopologyList](Row{Name: "Topology", Optional: true}),
+	VolcanoHyperNodes:      of[vctopology.HyperNode, vctopology.HyperNodeList](Row{Name: "HyperNode.topology.volcano.sh", Face: volcano.Face, Optional: true}),
 	PriorityClasses:        of[schedulingv1.PriorityClass, schedulingv1.PriorityClassList](Row{Name: "PriorityClass", Carried: cluster.PriorityClasses}),
 	Queues:                 of[v2.Queue, v2.QueueList](Row{Name: "Queue", Pooled: true}),
 	PodGroups:              of[v2alpha2.PodGroup, v2alpha2.PodGroupList](Row{Name: "PodGroup", Namespaced: true, Pooled: true}),

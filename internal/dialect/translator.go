@@ -17,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -133,6 +134,8 @@ func (t *Translator) Translate(each func(k Kind, take func(key types.NamespacedN
 		switch k {
 		case PodGroups:
 			t.recheckGangs(tell)
+		case Namespaces: // after what asks for HyperNodes
+			t.recheckHyperNodes(tell)
 		case Pods:
 			t.recheckNodes()
 			t.recheckMoved()
@@ -140,6 +143,7 @@ func (t *Translator) Translate(each func(k Kind, take func(key types.NamespacedN
 		}
 		each(k, take)
 	}
+	t.recheckSubgroups(tell)
 	for key := range t.dirty { // order: each pod on its own
 		if p := t.pods[key]; p != nil {
 			t.one(Pods, key, func() { t.tellPod(key, p, tell) })
@@ -216,6 +220,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 			has = n.Labels
 		}
 		t.labelled(had, has, apply)
+		t.volcano.node(key.Name, n, ours)
 		if t.node(key.Name, n != nil && !ours); ours != known || (n != nil && !ours) != theirs {
 			t.otherShards.moved[key.Name] = struct{}{}
 		}
@@ -234,6 +239,9 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		} else {
 			apply(cluster.TopologyGone{Name: key.Name})
 		}
+	case VolcanoHyperNodes:
+		h, _ := object.(*vctopology.HyperNode)
+		t.readHyperNode(key, h)
 	case PriorityClasses:
 		if c, _ := object.(*schedulingv1.PriorityClass); c != nil {
 			t.reprioritise = t.priorities.Set(c) || t.reprioritise
@@ -289,6 +297,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 			apply(cluster.PodGone{UID: string(old.UID)})
 		}
 		t.member(key, old, p)
+		t.volcano.member(old, p)
 		t.ownedBy(key, old, p)
 		if p == nil {
 			delete(t.pods, key)
@@ -346,6 +355,7 @@ func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(clu
 	switch {
 	case t.volcano.ours(p):
 		volcano.Member(&st, p)
+		t.volcano.subgroup(&st, p)
 	case upstreams:
 		t.joinUpstream(key, group, p, &st)
 	case t.stranger(p), t.excludes(p):
@@ -382,7 +392,7 @@ func (t *Translator) recheckGangs(apply func(cluster.Event)) {
 		t.one(UpstreamPodGroups, key, func() { apply(upstream.Gang(pg, t.upstreamQueue(key, pg), t.priorities.Value)) })
 	}
 	for key, pg := range t.volcano.groups { // order: the same
-		t.one(VolcanoPodGroups, key, func() { apply(volcano.Gang(pg, t.priorities.Value)) })
+		t.one(VolcanoPodGroups, key, func() { apply(t.volcanoGang(key, pg)) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/hypernodes"
 )
 
 // volcanoFace is what is known of Volcano's objects. Without scheduler names nothing ever is.
@@ -18,10 +19,21 @@ type volcanoFace struct {
 	schedulers []string
 	groups     map[types.NamespacedName]*v1beta1.PodGroup // of our shard
 	queues     map[string]*v1beta1.Queue                  // of our shard
+
+	hypers    *hypernodes.Tree
+	tiers     map[string]int                                 // by name, as of the last look at the tree
+	moved     bool                                           // the tree is to be looked at
+	known     bool                                           // there is a tree
+	asking    map[types.NamespacedName]bool                  // PodGroups that ask for HyperNodes
+	subgroups map[types.NamespacedName]*volcano.Subgroups    // of PodGroups that have policies
+	members   map[types.NamespacedName]map[types.UID]*v1.Pod // our pods, by PodGroup
+	regrouped map[types.NamespacedName]struct{}              // whose subgroups may be others now
 }
 
 func newVolcanoFace(schedulers []string) volcanoFace {
-	return volcanoFace{schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{}}
+	return volcanoFace{schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{},
+		hypers: hypernodes.New(), asking: map[types.NamespacedName]bool{}, subgroups: map[types.NamespacedName]*volcano.Subgroups{},
+		members: map[types.NamespacedName]map[types.UID]*v1.Pod{}, regrouped: map[types.NamespacedName]struct{}{}}
 }
 
 // ours says whether a pod is Volcano's.
@@ -39,14 +51,24 @@ func (t *Translator) readVolcanoGang(key types.NamespacedName, pg *v1beta1.PodGr
 	t.gang(gang, pg != nil, theirs)
 	if pg == nil {
 		delete(t.volcano.groups, key)
+		t.volcano.asks(key, nil)
+		t.regroup(key, nil)
 		t.problem(VolcanoPodGroups, key, "")
 		apply(cluster.GangGone{Key: gang})
 		return
 	}
 	t.volcano.groups[key] = pg
-	st := volcano.Gang(pg, t.priorities.Value)
-	t.problem(VolcanoPodGroups, key, cmp.Or(st.Invalid, volcano.Unheeded(pg)))
-	apply(st)
+	t.volcano.asks(key, pg)
+	t.regroup(key, pg)
+	apply(t.volcanoGang(key, pg))
+}
+
+// volcanoGang is the event of a PodGroup of Volcano's as it is, with what other objects say about it.
+func (t *Translator) volcanoGang(key types.NamespacedName, pg *v1beta1.PodGroup) cluster.GangState {
+	pods := t.volcano.pods(key)
+	st := volcano.Gang(pg, t.priorities.Value, t.volcano.tier, pods)
+	t.problem(VolcanoPodGroups, key, cmp.Or(st.Invalid, volcano.Unheeded(pg, t.volcano.tier, pods)))
+	return st
 }
 
 // readVolcanoQueue takes in a queue of Volcano's. While there is any, there is root, with or without an object of the name.

@@ -131,6 +131,7 @@ func Rules(role string) Permissions {
 	case VolcanoScheduler:
 		return Permissions{Cluster: []rbacv1.PolicyRule{
 			rule(groupVCScheduling, watch, "queues", "podgroups"),
+			rule(groupVCTopology, watch, "hypernodes"),
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
 		}, Home: []rbacv1.PolicyRule{
 			only([]string{VolcanoSchedulerFile}, rule(groupCore, watch, "configmaps")), // or another one alone, in its namespace

@@ -215,8 +215,8 @@ func tree(sets []cluster.Set) error {
 		if s.Min < 0 {
 			return fmt.Errorf("sets[%d] has the minimum %d", i, s.Min)
 		}
-		if s.Pods < 0 || s.Pods > 0 && (s.Leaf || slices.ContainsFunc(s.Children, func(c int32) bool { return c > 0 && int(c) < len(sets) && !sets[c].Leaf })) {
-			return fmt.Errorf("sets[%d] has the minimum of %d pods; only a set of leaves may have one", i, s.Pods)
+		if s.Pods < 0 || s.Pods > 0 && s.Leaf {
+			return fmt.Errorf("sets[%d] has the minimum of %d pods; only an inner set may have one", i, s.Pods)
 		}
 		for _, child := range s.Children {
 			if child <= 0 || int(child) >= len(sets) || sets[child].Parent != i {

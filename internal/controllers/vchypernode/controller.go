@@ -51,9 +51,9 @@ func New(s control.Shell, namespace string) (*Controller, error) {
 		}
 		return []control.Due[string]{{Key: everything, After: settle}}
 	}
-	control.Watch(c.Loop, &corev1.Node{}, func(n *corev1.Node, gone bool) []control.Due[string] { return due(b.nodeSeen(n, gone)) })
+	control.Watch(c.Loop, &corev1.Node{}, func(n *corev1.Node, gone bool) []control.Due[string] { return due(b.NodeSeen(n, gone)) })
 	control.Watch(c.Loop, &corev1.ConfigMap{}, func(m *corev1.ConfigMap, gone bool) []control.Due[string] { return due(b.configSeen(m, gone)) })
-	control.WatchLater(c.Loop, &topo.HyperNode{}, func(h *topo.HyperNode, gone bool) []control.Due[string] { return due(b.hyperSeen(h, gone)) })
+	control.WatchLater(c.Loop, &topo.HyperNode{}, func(h *topo.HyperNode, gone bool) []control.Due[string] { return due(b.HyperSeen(h, gone)) })
 	return c, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	topo "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/hypernodes"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 )
 
@@ -43,7 +44,7 @@ type count struct {
 // decide says what is to be written.
 func (b *book) decide() (p plan) {
 	p.config, p.bad = b.config, b.bad
-	p.wrong, p.about = map[string]*control.Note{}, maps.Clone(b.hypers)
+	p.wrong, p.about = map[string]*control.Note{}, maps.Clone(b.Hypers)
 	if b.on {
 		b.discover(&p)
 	}
@@ -53,13 +54,13 @@ func (b *book) decide() (p plan) {
 
 // discover plans what node labels ask for.
 func (b *book) discover(p *plan) {
-	want, err := discovered(b.types, b.nodes, b.hypers)
+	want, err := discovered(b.types, b.Nodes, b.Hypers)
 	if err != nil {
 		p.bad = cmp.Or(p.bad, &control.Note{Warning: true, Reason: "TooManyHyperNodes", Message: err.Error()})
 		return
 	}
-	for _, h := range ascending(want) {
-		have := b.hypers[h.Name]
+	for _, h := range hypernodes.Ascending(want) {
+		have := b.Hypers[h.Name]
 		switch {
 		case have == nil:
 			p.create = append(p.create, h)
@@ -71,50 +72,22 @@ func (b *book) discover(p *plan) {
 			p.change = append(p.change, change{have, body})
 		}
 	}
-	for _, h := range slices.Backward(ascending(b.hypers)) {
+	for _, h := range slices.Backward(hypernodes.Ascending(b.Hypers)) {
 		if h.Labels[keys.TopologySource] == source && want[h.Name] == nil && h.DeletionTimestamp == nil {
 			p.remove = append(p.remove, h)
 		}
 	}
 }
 
-// ascending are HyperNodes by their tiers, the lowest first.
-func ascending(all map[string]*topo.HyperNode) []*topo.HyperNode {
-	return slices.SortedFunc(maps.Values(all), func(x, y *topo.HyperNode) int {
-		return cmp.Or(cmp.Compare(x.Spec.Tier, y.Spec.Tier), cmp.Compare(x.Name, y.Name))
-	})
-}
-
-// count counts the nodes of each HyperNode, each once. A member that is no HyperNode of a lower tier has none: so nothing is its own member.
+// count counts the nodes of each HyperNode, each once.
 func (b *book) count(p *plan) {
-	used, nodes := map[string]bool{}, map[string]map[string]bool{}
-	for _, h := range ascending(b.hypers) {
-		in := map[string]bool{}
-		nodes[h.Name] = in
-		for i := range h.Spec.Members {
-			m := &h.Spec.Members[i]
-			hits, err := b.selects(m, used)
-			if err != nil {
-				p.wrong[h.Name] = cmp.Or(p.wrong[h.Name], &control.Note{Warning: true, Reason: "InvalidMember", Message: fmt.Sprintf("spec.members[%d]: %v", i, err)})
-			}
-			for name, hit := range hits { // order: a union; what is told is of the one that is named
-				switch {
-				case !hit:
-				case m.Type == topo.MemberTypeNode:
-					in[name] = true
-				case b.hypers[name].Spec.Tier >= h.Spec.Tier:
-					if m.Selector.ExactMatch != nil { // a pattern may match more than is meant
-						p.wrong[h.Name] = cmp.Or(p.wrong[h.Name], &control.Note{Warning: true, Reason: "InvalidMember", Message: fmt.Sprintf(
-							"spec.members[%d]: HyperNode %s is of tier %d, and must be of one below %d", i, name, b.hypers[name].Spec.Tier, h.Spec.Tier)})
-					}
-				default:
-					maps.Copy(in, nodes[name])
-				}
-			}
+	nodes, wrong := b.Members()
+	for _, h := range hypernodes.Ascending(b.Hypers) {
+		if text := wrong[h.Name]; text != "" {
+			p.wrong[h.Name] = &control.Note{Warning: true, Reason: "InvalidMember", Message: text}
 		}
-		if n := int64(len(in)); n != h.Status.NodeCount && h.DeletionTimestamp == nil {
+		if n := int64(len(nodes[h.Name])); n != h.Status.NodeCount && h.DeletionTimestamp == nil {
 			p.counts = append(p.counts, count{h, n})
 		}
 	}
-	maps.DeleteFunc(b.selections, func(id string, _ *selection) bool { return !used[id] })
 }

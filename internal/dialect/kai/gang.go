@@ -44,8 +44,8 @@ func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.Ga
 	return g
 }
 
-// queueName is what the model calls the queue that a text names: the same, unless it would be another face's, for which a tenant may write no more than
-// for one that there is not.
+// queueName is what the model calls the queue, or the topology, that a text names: the same, unless it would be another face's, for which a tenant may
+// write no more than for one that there is not.
 func queueName(said string) string {
 	if face, _ := cluster.SplitQueue(said); face != "" {
 		return cluster.QueueName(Face, said)

@@ -84,7 +84,7 @@ func near(t *v2alpha2.TopologyConstraint) cluster.Constraint {
 	if t == nil || t.Topology == "" {
 		return cluster.Constraint{}
 	}
-	return cluster.Constraint{Topology: t.Topology, Required: t.RequiredTopologyLevel, Preferred: t.PreferredTopologyLevel}
+	return cluster.Constraint{Topology: queueName(t.Topology), Required: t.RequiredTopologyLevel, Preferred: t.PreferredTopologyLevel}
 }
 
 // flat is the tree of a PodGroup without subgroups: one default set, of which minSubGroup (1 unless given) are needed.

@@ -33,12 +33,13 @@ const defaultTaskPriority = 1
 
 // Gang returns the event that makes the model know pg as it is. value is what a PriorityClass is worth; of "" it is asked for the cluster's default one.
 //
-// The minimum of the gang is minMember. The minimums of tasks count besides, unless minMember is below their sum. Subgroups and a hard network topology make a
-// gang invalid: they are not honoured yet, and to start it anyhow would break what it asks for. A soft topology is a wish, and is overlooked (Unheeded).
+// The minimum of the gang is minMember. The minimums of tasks count besides, unless minMember is below their sum. pods says of which subgroups its pods are, and tier
+// what the name of a tier stands for: a hard network topology keeps pods within one HyperNode of at most that tier, a soft one wishes for few HyperNodes. Hard without a tier asks
+// for nothing (Unheeded).
 //
 // The status is not read: it is no part that only the scheduler may write.
-func Gang(pg *v1beta1.PodGroup, value func(class string) (priority int32, known bool)) cluster.GangState {
-	sets, problem := tree(&pg.Spec)
+func Gang(pg *v1beta1.PodGroup, value func(class string) (priority int32, known bool), tier func(name string) (int, bool), pods *Pods) cluster.GangState {
+	sets, problem := tree(&pg.Spec, tier, pods)
 	priority, known := value(pg.Spec.PriorityClassName)
 	if !known {
 		if priority, known = value(""); !known {
@@ -91,14 +92,39 @@ func waitingTime(pg *v1beta1.PodGroup) (time.Duration, error) {
 }
 
 // Unheeded says what of pg is overlooked, for its owner to know; "" for nothing.
-func Unheeded(pg *v1beta1.PodGroup) string {
-	if t := pg.Spec.NetworkTopology; t != nil && t.Mode == v1beta1.SoftNetworkTopologyMode {
-		return "PodGroup " + pg.Namespace + "/" + pg.Name + ": spec.networkTopology is soft, which is not honoured yet: its pods may go anywhere"
+func Unheeded(pg *v1beta1.PodGroup, tier func(name string) (int, bool), pods *Pods) string {
+	text := unheededTopology(pg.Spec.NetworkTopology, "spec.networkTopology", tier)
+	named := map[string]bool{}
+	for i := range pg.Spec.SubGroupPolicy {
+		p := &pg.Spec.SubGroupPolicy[i]
+		named[p.Name] = true
+		text = cmp.Or(text, unheededTopology(p.NetworkTopology, fmt.Sprintf("spec.subGroupPolicy[%d].networkTopology", i), tier))
+	}
+	for _, task := range sortedTasks(&pg.Spec) {
+		if pods.Tasks[task] && !named[task] {
+			text = cmp.Or(text, fmt.Sprintf("spec.minTaskMember[%s] does not count: pods of the task are in subgroups of a policy of another name", brief(task)))
+		}
 	}
 	if _, err := waitingTime(pg); err != nil {
-		return "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + err.Error()
+		text = cmp.Or(text, err.Error())
 	}
-	return ""
+	if text != "" {
+		text = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + text
+	}
+	return text
+}
+
+// sortedTasks are the tasks with a minimum, by name.
+func sortedTasks(spec *v1beta1.PodGroupSpec) []string {
+	return slices.Sorted(maps.Keys(spec.MinTaskMember))
+}
+
+// taskSum is the sum of the minimums of tasks.
+func taskSum(spec *v1beta1.PodGroupSpec) (sum int64) {
+	for _, n := range spec.MinTaskMember { // order: a sum
+		sum += int64(n)
+	}
+	return sum
 }
 
 // asks stands for metadata.generation, which here grows with each write of the status too: it changes when the spec does.
@@ -114,26 +140,31 @@ func asks(spec *v1beta1.PodGroupSpec) int64 {
 
 // tree is the tree of a gang: its tasks as leaves, and one for all other pods. When it asks for what cannot be said so, the tree has no place for a pod,
 // and the rule it breaks is returned.
-func tree(spec *v1beta1.PodGroupSpec) ([]cluster.Set, string) {
+func tree(spec *v1beta1.PodGroupSpec, tier func(string) (int, bool), pods *Pods) ([]cluster.Set, string) {
+	sets, problem := minimums(spec, tier, pods)
+	if problem == "" {
+		sets[0].Near = nearby(spec.NetworkTopology, tier)
+	}
+	return sets, problem
+}
+
+func minimums(spec *v1beta1.PodGroupSpec, tier func(string) (int, bool), pods *Pods) ([]cluster.Set, string) {
 	broken := []cluster.Set{{Parent: cluster.None}}
-	switch t := spec.NetworkTopology; {
+	switch {
 	case spec.MinMember < 0:
 		return broken, fmt.Sprintf("spec.minMember is %d; it must not be negative", spec.MinMember)
-	case len(spec.SubGroupPolicy) > 0:
-		return broken, "spec.subGroupPolicy is not honoured yet; without it the gang starts as one"
-	case t != nil && t.Mode != v1beta1.SoftNetworkTopologyMode && (t.HighestTierAllowed != nil || t.HighestTierName != ""):
-		return broken, "spec.networkTopology is hard, which is not honoured yet; with mode soft the gang starts anywhere"
 	case len(spec.MinTaskMember) > cluster.MaxSets-1:
 		return broken, fmt.Sprintf("spec.minTaskMember has %d entries; at most %d are allowed", len(spec.MinTaskMember), cluster.MaxSets-1)
 	}
-	sum := int64(0)
-	tasks := slices.Sorted(maps.Keys(spec.MinTaskMember))
+	tasks := sortedTasks(spec)
 	for _, name := range tasks {
-		n := spec.MinTaskMember[name]
-		if n < 0 {
+		if n := spec.MinTaskMember[name]; n < 0 {
 			return broken, fmt.Sprintf("spec.minTaskMember[%s] is %d; it must not be negative", brief(name), n)
 		}
-		sum += int64(n)
+	}
+	sum := taskSum(spec)
+	if len(spec.SubGroupPolicy) > 0 {
+		return grouped(spec, tier, pods)
 	}
 	if int64(spec.MinMember) < sum || len(tasks) == 0 {
 		sets := cluster.FlatTree(spec.MinMember)
@@ -176,7 +207,7 @@ func Member(st *cluster.PodState, p *corev1.Pod) {
 		st.Priority = int32(n)
 	}
 	if st.Gang != (cluster.Key{}) {
-		st.SetName = cmp.Or(p.Annotations[keys.TaskSpec], p.Labels[keys.TaskSpec])
+		st.SetName = Task(p)
 	}
 }
 

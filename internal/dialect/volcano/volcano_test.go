@@ -2,11 +2,13 @@ package volcano
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/dialecttest"
@@ -24,10 +26,17 @@ func TestGolden(t *testing.T) {
 			case "PodGroup":
 				var pg v1beta1.PodGroup
 				o.Into(t, &pg)
-				st := Gang(&pg, func(class string) (int32, bool) { return 9, class == "high" })
+				tier := func(name string) (int, bool) { return 3, name == "rack" }
+				subgroups, pods := SubgroupsOf(&pg), &Pods{Tasks: map[string]bool{}}
+				for _, i := range []string{"0", "1"} {
+					if g, ok := subgroups.Of(map[string]string{"part": i, keys.TaskSpec: "worker"}); ok {
+						pods.Subgroups, pods.Tasks["worker"] = append(pods.Subgroups, g), true
+					}
+				}
+				st := Gang(&pg, func(class string) (int32, bool) { return 9, class == "high" }, tier, pods)
 				st.Generation = 0 // see TestAsks
 				out.WriteString(dialecttest.Text(t, "gang", st))
-				if text := Unheeded(&pg); text != "" {
+				if text := Unheeded(&pg, tier, pods); text != "" {
 					out.WriteString("unheeded: " + text + "\n")
 				}
 			case "Queue":
@@ -57,13 +66,14 @@ func TestAsks(t *testing.T) {
 	t.Parallel()
 	none := func(string) (int32, bool) { return 0, false }
 	pg := &v1beta1.PodGroup{Spec: v1beta1.PodGroupSpec{MinMember: 2}}
-	was := Gang(pg, none).Generation
+	tier := func(string) (int, bool) { return 0, false }
+	was := Gang(pg, none, tier, &Pods{}).Generation
 	pg.Generation, pg.Status.Phase, pg.Annotations = 7, v1beta1.PodGroupRunning, map[string]string{"a": "b"}
-	if is := Gang(pg, none).Generation; is != was {
+	if is := Gang(pg, none, tier, &Pods{}).Generation; is != was {
 		t.Errorf("%d with another status, %d before", is, was)
 	}
 	pg.Spec.MinResources = &corev1.ResourceList{}
-	if is := Gang(pg, none).Generation; is == was || is < 0 {
+	if is := Gang(pg, none, tier, &Pods{}).Generation; is == was || is < 0 {
 		t.Errorf("%d with another spec, %d before", is, was)
 	}
 }
@@ -89,7 +99,7 @@ func FuzzGang(f *testing.F) {
 	f.Add(int32(-1), "", int32(1<<31-1), "\xff", int32(1<<31-1))
 	f.Fuzz(func(t *testing.T, least int32, a string, ofA int32, b string, ofB int32) {
 		pg := &v1beta1.PodGroup{Spec: v1beta1.PodGroupSpec{MinMember: least, MinTaskMember: map[string]int32{a: ofA, b: ofB}}}
-		g := Gang(pg, func(string) (int32, bool) { return 0, false })
+		g := Gang(pg, func(string) (int32, bool) { return 0, false }, func(string) (int, bool) { return 0, false }, &Pods{})
 		if g.Invalid != "" {
 			if len(g.Sets) != 1 {
 				t.Errorf("invalid, with %d sets", len(g.Sets))
@@ -109,6 +119,46 @@ func FuzzGang(f *testing.F) {
 		}
 		if rest != 1 || max(sum, int64(g.Sets[0].Pods)) != int64(least) || int(g.Sets[0].Min) != len(g.Sets)-1 {
 			t.Errorf("minimum %d, sets %+v", least, g.Sets)
+		}
+	})
+}
+
+// FuzzSubgroups: whatever policies a PodGroup has and its pods say, its tree is one, a pod is in at most one of its leaves, and a gang that cannot be says what is wrong.
+func FuzzSubgroups(f *testing.F) {
+	f.Add(int32(4), int32(2), int32(1), "part", "0", "1", int32(2))
+	f.Add(int32(0), int32(1), int32(0), "", "", "x", int32(0))
+	f.Add(int32(-1), int32(0), int32(5000), "a", "a-b", "b", int32(-3))
+	f.Add(int32(9), int32(1<<31-1), int32(3), "default", "default", "(to come: 0)", int32(1<<31-1))
+	f.Fuzz(func(t *testing.T, least, size, groups int32, name, one, two string, task int32) {
+		pg := &v1beta1.PodGroup{Spec: v1beta1.PodGroupSpec{MinMember: least, MinTaskMember: map[string]int32{name: task, one: 1}, SubGroupPolicy: []v1beta1.SubGroupPolicySpec{
+			{Name: name, SubGroupSize: &size, MinSubGroups: &groups, MatchLabelKeys: []string{"part"}}, {Name: one, MatchLabelKeys: []string{"other", "part"}},
+		}}}
+		s, pods := SubgroupsOf(pg), &Pods{Tasks: map[string]bool{one: true}}
+		for _, v := range []string{one, two} {
+			if g, ok := s.Of(map[string]string{"part": v}); ok && !slices.Contains(pods.Subgroups, g) {
+				pods.Subgroups = append(pods.Subgroups, g)
+			} else if ok != (v != "") && !ok {
+				t.Errorf("a pod with the value %q is in no subgroup", v)
+			}
+		}
+		g := Gang(pg, func(string) (int32, bool) { return 0, false }, func(string) (int, bool) { return 0, false }, pods)
+		if g.Invalid != "" {
+			if len(g.Sets) != 1 {
+				t.Errorf("invalid, with %d sets", len(g.Sets))
+			}
+			return
+		}
+		rest := 0
+		for i, set := range g.Sets {
+			if set.Min < 0 || set.Pods < 0 || set.Leaf && len(set.Children) > 0 || i > 0 && !slices.Contains(g.Sets[set.Parent].Children, int32(i)) {
+				t.Errorf("set %+v of %+v", set, g.Sets)
+			}
+			if set.Rest {
+				rest++
+			}
+		}
+		if rest != 1 || len(g.Sets) > cluster.MaxSets {
+			t.Errorf("%d leaves for the rest, of %d sets", rest, len(g.Sets))
 		}
 	})
 }

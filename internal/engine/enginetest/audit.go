@@ -493,10 +493,27 @@ func (a *auditor) satisfied(g *cluster.Gang, i int32, counts []int32) bool {
 		if a.satisfied(g, c, counts) {
 			n++
 		}
-		l, e := a.members(g, c)
-		pods, live, ended = pods+counts[c], live+l, ended+e
+		p, l, e := a.below(g, c, counts, true)
+		pods, live, ended = pods+p, live+l, ended+e
 	}
 	return n >= s.Min && (s.Pods == 0 || pods >= s.Pods || live < s.Pods && pods+ended >= s.Pods)
+}
+
+// below counts the pods of set c that have room, that live, and that ended well. Of what is further below than a direct leaf only sets count that have
+// their minimum.
+func (a *auditor) below(g *cluster.Gang, c int32, counts []int32, direct bool) (pods, live, ended int32) {
+	if g.Sets[c].Leaf {
+		live, ended = a.members(g, c)
+		if direct || a.satisfied(g, c, counts) {
+			pods = counts[c]
+		}
+		return pods, live, ended
+	}
+	for _, k := range g.Sets[c].Children {
+		p, l, e := a.below(g, k, counts, false)
+		pods, live, ended = pods+p, live+l, ended+e
+	}
+	return pods, live, ended
 }
 
 // members counts the pods of a leaf that live, and those that ended well and are on record.

@@ -1,14 +1,17 @@
 package enginetest
 
 import (
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
@@ -49,6 +52,7 @@ func inVolcanos(s *statement, objects []Object) ([]Object, error) {
 			if err := admission(s, pg); err != nil {
 				return nil, err
 			}
+			pg.Spec.NetworkTopology = network(s)
 			objects[i] = pg
 		case *v1.Pod:
 			o.Spec.SchedulerName = keys.SchedulerName
@@ -61,6 +65,24 @@ func inVolcanos(s *statement, objects []Object) ([]Object, error) {
 		}
 	}
 	return objects, nil
+}
+
+// network is what within=TIER (a number or a name: hard), or soft, asks of HyperNodes; nil for neither.
+func network(s *statement) *v1beta1.NetworkTopologySpec {
+	if s.flag("soft") {
+		return &v1beta1.NetworkTopologySpec{Mode: v1beta1.SoftNetworkTopologyMode}
+	}
+	text := s.text("within", "")
+	if text == "" {
+		return nil
+	}
+	n := &v1beta1.NetworkTopologySpec{Mode: v1beta1.HardNetworkTopologyMode}
+	if tier, err := strconv.Atoi(text); err == nil {
+		n.HighestTierAllowed = ptr.To(tier)
+	} else {
+		n.HighestTierName = text
+	}
+	return n
 }
 
 // admission fills what bears on whether a PodGroup is admitted: asks=RESOURCE:AMOUNT[,…] is minResources, sla=DURATION how long it waits at most.
@@ -99,6 +121,31 @@ func volcanoFields() []field {
 	return []field{
 		on("PodGroup.scheduling.volcano.sh.spec.minMember", func(g *v1beta1.PodGroup) { g.Spec.MinMember = 0 }),
 		on("PodGroup.scheduling.volcano.sh.spec.minTaskMember", func(g *v1beta1.PodGroup) { g.Spec.MinTaskMember = nil }),
+		on("PodGroup.scheduling.volcano.sh.spec.networkTopology", func(g *v1beta1.PodGroup) { g.Spec.NetworkTopology = nil }),
+		on("PodGroup.scheduling.volcano.sh.spec.networkTopology.mode", func(g *v1beta1.PodGroup) {
+			if g.Spec.NetworkTopology != nil {
+				g.Spec.NetworkTopology.Mode = v1beta1.SoftNetworkTopologyMode
+			}
+		}),
+		on("PodGroup.scheduling.volcano.sh.spec.subGroupPolicy", func(g *v1beta1.PodGroup) { g.Spec.SubGroupPolicy = nil }),
+		on("PodGroup.scheduling.volcano.sh.spec.subGroupPolicy[].networkTopology", func(g *v1beta1.PodGroup) {
+			for i := range g.Spec.SubGroupPolicy {
+				g.Spec.SubGroupPolicy[i].NetworkTopology = nil
+			}
+		}),
+		on("PodGroup.scheduling.volcano.sh.spec.subGroupPolicy[].minSubGroups", func(g *v1beta1.PodGroup) {
+			for i := range g.Spec.SubGroupPolicy {
+				g.Spec.SubGroupPolicy[i].MinSubGroups = nil
+			}
+		}),
+		on("PodGroup.scheduling.volcano.sh.spec.subGroupPolicy[].subGroupSize", func(g *v1beta1.PodGroup) {
+			for i := range g.Spec.SubGroupPolicy {
+				g.Spec.SubGroupPolicy[i].SubGroupSize = nil
+			}
+		}),
+		on("HyperNode.topology.volcano.sh.spec.tier", func(h *vctopology.HyperNode) { h.Spec.Tier = 0 }),
+		on("HyperNode.topology.volcano.sh.spec.tierName", func(h *vctopology.HyperNode) { h.Spec.TierName = "" }),
+		on("HyperNode.topology.volcano.sh.spec.members", func(h *vctopology.HyperNode) { h.Spec.Members = nil }),
 		on("PodGroup.scheduling.volcano.sh.spec.minResources", func(g *v1beta1.PodGroup) { g.Spec.MinResources = nil }),
 		on("PodGroup.scheduling.volcano.sh.metadata.annotations["+keys.SLAWaitingTime+"]", func(g *v1beta1.PodGroup) { delete(g.Annotations, keys.SLAWaitingTime) }),
 		on("PodGroup.scheduling.volcano.sh.spec.queue", func(g *v1beta1.PodGroup) { g.Spec.Queue = "" }),

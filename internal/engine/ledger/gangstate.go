@@ -110,7 +110,7 @@ func (l *Ledger) Gang(id cluster.GangID) *GangState {
 			}
 		}
 	}
-	for i := range g.Sets {
+	for i := range g.Sets { // parents come first, so that all pods below one count in what it needs
 		set := &g.sets[i]
 		if set.need = g.Sets[i].Min; g.Sets[i].Leaf {
 			set.need = g.Sets[i].Need(set.alive, set.finished)
@@ -163,37 +163,67 @@ func (g *GangState) bump(leaf int32, by int32) {
 		g.nextOK = false
 		return
 	}
-	before, above := g.SetSatisfied(leaf), g.Sets[leaf].Parent
-	was := above != cluster.None && g.SetSatisfied(above) // which may depend on how many pods there are, and not on this leaf's minimum
+	var buf [8]bool
+	was := buf[:0] // of the leaf and what is above it: that may depend on how many pods there are, and not on this leaf's minimum
+	for i := leaf; i != cluster.None; i = g.Sets[i].Parent {
+		was = append(was, g.SetSatisfied(i))
+	}
 	g.sets[leaf].active += by
 	g.nextOK = false
-	for i := leaf; before != g.SetSatisfied(i) || i == leaf; {
+	for k, i := 0, leaf; g.Sets[i].Parent != cluster.None; k++ {
 		up := g.Sets[i].Parent
-		if up == cluster.None {
-			return
-		}
-		if i != leaf {
-			was = g.SetSatisfied(up)
-		}
 		switch now := g.SetSatisfied(i); {
-		case before && !now:
+		case was[k] && !now:
 			g.sets[up].satisfied--
-		case now && !before:
+		case now && !was[k]:
 			g.sets[up].satisfied++
 		}
-		i, before = up, was
+		i = up
 	}
 }
 
-// sum adds up what the children of an inner set have.
+// sum adds up what the leaves below an inner set have. Of those below a child of it only the pods of leaves count that have their minimum: the others
+// do not start.
 func (g *GangState) sum(i int32, of func(*setState) int32) (n int32) {
 	for _, c := range g.Sets[i].Children {
-		n += of(&g.sets[c])
+		if g.Sets[c].Leaf {
+			n += of(&g.sets[c])
+		} else {
+			n += g.sumWhole(c, of)
+		}
 	}
 	return n
 }
 
-// lacks is how many pods an inner set lacks that any of its children may have, when those have so many.
+func (g *GangState) sumWhole(i int32, of func(*setState) int32) (n int32) {
+	for _, c := range g.Sets[i].Children {
+		if !g.Sets[c].Leaf {
+			n += g.sumWhole(c, of)
+		} else if have := of(&g.sets[c]); have >= g.sets[c].need {
+			n += have
+		}
+	}
+	return n
+}
+
+// needsAll says whether some set above c would lack pods without the n that c has.
+func (g *GangState) needsAll(c int32, n int) bool {
+	nested := n // of these, what counts for sets that are further up than the next
+	if !g.Sets[c].Leaf {
+		nested = int(g.sumWhole(c, active))
+		n = nested
+	} else if !g.SetSatisfied(c) {
+		nested = 0
+	}
+	for up := g.Sets[c].Parent; up != cluster.None; up, n = g.Sets[up].Parent, nested {
+		if least := int(g.sets[up].least); least > 0 && n > 0 && int(g.sum(up, active))-n < least {
+			return true
+		}
+	}
+	return false
+}
+
+// lacks is how many pods an inner set lacks that any of the leaves below it may have, when those have so many.
 func (g *GangState) lacks(i int32, pods func(*setState) int32) int32 {
 	if i == cluster.None || g.sets[i].least == 0 {
 		return 0
@@ -201,10 +231,27 @@ func (g *GangState) lacks(i int32, pods func(*setState) int32) int32 {
 	return max(0, g.sets[i].least-g.sum(i, pods))
 }
 
-// Spares says whether a pod set has a pod that no minimum needs, its own or that of the set above.
+// Spares says whether a pod set has a pod that no minimum needs, its own or that of a set above.
 func (g *GangState) Spares(leaf int32) bool {
-	up := g.Sets[leaf].Parent // None where the leaf is the whole tree
-	return g.sets[leaf].active > g.sets[leaf].need && (up == cluster.None || g.sets[up].least == 0 || g.sum(up, active) > g.sets[up].least)
+	if g.sets[leaf].active <= g.sets[leaf].need {
+		return false
+	}
+	for up := g.Sets[leaf].Parent; up != cluster.None; up = g.Sets[up].Parent {
+		if g.sets[up].least > 0 && g.sum(up, active) <= g.sets[up].least {
+			return false
+		}
+	}
+	return true
+}
+
+// lacksAbove says whether some set above a leaf lacks pods, when the leaves have so many.
+func (g *GangState) lacksAbove(leaf int32, pods func(*setState) int32) bool {
+	for up := g.Sets[leaf].Parent; up != cluster.None; up = g.Sets[up].Parent {
+		if g.lacks(up, pods) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // active is how many pods of a leaf have room.
@@ -240,6 +287,15 @@ func (g *GangState) CountReady() (ready, waiting int) {
 // StrayActive returns how many pods have room whose set is not in the tree: they count for no minimum.
 func (g *GangState) StrayActive() int32 { return g.sets[len(g.Sets)].active }
 
+// Suffices says whether the gang has its minimum when one pod more of each of these sets has room.
+func (g *GangState) Suffices(sets []int32) bool {
+	more := map[*setState]int32{}
+	for _, i := range sets {
+		more[&g.sets[i]]++
+	}
+	return g.reaches(0, func(st *setState) int32 { return st.active + more[st] })
+}
+
 // SetNeed returns how many members a set needs, of those that SetActive counts: its minimum, and of a leaf less the members
 // that have finished, see [cluster.Set.Need].
 func (g *GangState) SetNeed(i int32) int32 { return g.sets[i].need }
@@ -251,7 +307,7 @@ func (g *GangState) Elastic() int {
 		if !g.Sets[i].Leaf {
 			continue
 		}
-		if g.sets[i].active < g.sets[i].need || g.lacks(g.Sets[i].Parent, active) > 0 {
+		if g.sets[i].active < g.sets[i].need || g.lacksAbove(int32(i), active) {
 			return -1
 		}
 		above = above || g.Spares(int32(i))
@@ -322,6 +378,12 @@ func (l *Ledger) fill(g *GangState, i int32, out []cluster.PodID, more int) []cl
 		return out
 	}
 	for _, c := range l.SetOrder(g, i) {
+		if !g.Sets[c].Leaf {
+			if out, more = l.fillWhole(g, c, out, more); more <= 0 {
+				break
+			}
+			continue
+		}
 		st := &g.sets[c]
 		waiting := st.pods[st.head:]
 		waiting = waiting[min(len(waiting), max(0, int(st.need-st.active))):] // before these it has been collected, or all of them wait for more
@@ -329,6 +391,35 @@ func (l *Ledger) fill(g *GangState, i int32, out []cluster.PodID, more int) []cl
 		out, more = append(out, waiting[:n]...), more-n
 	}
 	return out
+}
+
+// fillWhole is fill for the children of an inner set c: those that lack their minimum come whole, after those that have been collected for c; then what
+// waits beyond. It returns how many are lacking still.
+func (l *Ledger) fillWhole(g *GangState, c int32, out []cluster.PodID, more int) ([]cluster.PodID, int) {
+	collected := max(0, g.sets[c].need-g.sets[c].satisfied)
+	for _, k := range l.SetOrder(g, c) {
+		if more <= 0 {
+			return out, 0
+		}
+		if !g.Sets[k].Leaf || g.SetSatisfied(k) || !g.SetReadyNow(k) {
+			continue
+		}
+		if collected--; collected < 0 {
+			out = l.Collect(g, k, out)
+			more -= int(g.sets[k].need)
+		}
+	}
+	for _, k := range g.Sets[c].Children {
+		if more <= 0 || !g.Sets[k].Leaf || !g.SetReadyNow(k) {
+			continue
+		}
+		st := &g.sets[k]
+		waiting := st.pods[st.head:]
+		waiting = waiting[min(len(waiting), max(0, int(st.need-st.active))):]
+		n := min(more, len(waiting))
+		out, more = append(out, waiting[:n]...), more-n
+	}
+	return out, more
 }
 
 // SetOrder returns the children of set i in the order they are filled.
@@ -387,7 +478,7 @@ func (l *Ledger) EachGang(f func(*GangState)) {
 func (g *GangState) WaitsForRelease() bool {
 	for i := range g.Sets {
 		st := &g.sets[i]
-		if st.nominated > 0 && (st.active-st.nominated < st.need || g.lacks(g.Sets[i].Parent, func(st *setState) int32 { return st.active - st.nominated }) > 0) {
+		if st.nominated > 0 && (st.active-st.nominated < st.need || g.lacksAbove(int32(i), func(st *setState) int32 { return st.active - st.nominated })) {
 			return true
 		}
 	}

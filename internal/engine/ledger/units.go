@@ -164,7 +164,7 @@ func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([
 				continue
 			}
 			pods := l.allLive(g, c)
-			if st.least > 0 && int(g.sum(i, active))-len(pods) < int(st.least) {
+			if g.needsAll(c, len(pods)) {
 				continue
 			}
 			if len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {

@@ -68,6 +68,9 @@ func (tr *trial) others(g *ledger.GangState, request cluster.Resources, d *recor
 		if _, more := asks.Short(request); tr.mode == onRelease && more {
 			return true
 		}
+		if !g.Satisfied() && !g.Suffices(tr.setsOf(pods)) { // of any set, so many pods as the whole needs besides
+			return true
+		}
 		if key, ok := tr.shape(g, pods); ok { // what has no place has none under another name
 			if tried[key] {
 				return true
@@ -87,6 +90,15 @@ func (tr *trial) others(g *ledger.GangState, request cluster.Resources, d *recor
 		return nil
 	}
 	return d
+}
+
+// setsOf returns the set of each pod.
+func (pl *Placer) setsOf(pods []cluster.PodID) []int32 {
+	out := make([]int32, len(pods))
+	for i, id := range pods {
+		out[i] = pl.snap.Pod(id).Set
+	}
+	return out
 }
 
 // choices yields, until told to stop, the pods of each choice of sets that could be filled next, in the order of the sets,

@@ -15,7 +15,7 @@ const Name = "topology"
 
 // Factory declares the plugin; it takes no arguments.
 var Factory = policy.Opens(func(v *policy.View) *instance { return &instance{v} },
-	ReasonTopologyNoRoom, ReasonTopologyMissing, ReasonTopologyLevel, ReasonNotInTopology,
+	ReasonTopologyNoRoom, ReasonTopologyMissing, ReasonTopologyLevel, ReasonNotInTopology, ReasonNotInDomain,
 )
 
 type instance struct{ view *policy.View }
@@ -30,6 +30,7 @@ type question struct {
 	preferred int
 	places    [][]int // per kind of pods, by domain
 	members   map[cluster.DomainID]int
+	kept      int // members that are in a domain of the required level
 }
 
 // NodeSets implements policy.NodeSets: the domains that have room, those of the preferred level first, then wider ones up to
@@ -53,7 +54,11 @@ func (i *instance) NodeSets(sq *policy.SetQuery) ([]policy.NodeSet, policy.Verdi
 	}
 	q.members = map[cluster.DomainID]int{}
 	i.view.Members(sq.Gang, sq.Set, func(n cluster.NodeID) {
-		for d := q.t.DomainOf(n, len(q.t.Levels)-1); d != cluster.None; d = q.t.Domain(d).Parent {
+		d := q.t.Narrowest(n)
+		if q.required >= 0 && q.t.Above(d, q.required) != cluster.None {
+			q.kept++
+		}
+		for ; d != cluster.None; d = q.t.Domain(d).Parent {
 			q.members[d]++
 		}
 	})
@@ -69,10 +74,20 @@ func (i *instance) CheckNear(c cluster.Constraint) policy.Verdict {
 	return q.resolve(c)
 }
 
-// LeftOut implements policy.NodeSets: nodes that lack a label of a level are in no domain. The first label that is lacking is named.
+// LeftOut implements policy.NodeSets: nodes that lack a label of a level are in no domain. The first label that is lacking is named. Of a declared
+// topology those are left out that are in no domain of the required level.
 func (i *instance) LeftOut(c cluster.Constraint, n *cluster.Node) policy.Verdict {
 	t := i.view.Snapshot().Topology(c.Topology)
-	if t == nil || c.Required == "" || t.DomainOf(n.ID, len(t.Levels)-1) != cluster.None {
+	if t == nil || c.Required == "" {
+		return policy.Verdict{}
+	}
+	if t.Declared != nil {
+		if level, ok := t.LevelByName(c.Required); ok && t.DomainOf(n.ID, level) == cluster.None {
+			return policy.Verdict{Code: policy.No, Reason: ReasonNotInDomain, Object: t.Name, Detail: c.Required}
+		}
+		return policy.Verdict{}
+	}
+	if t.Narrowest(n.ID) != cluster.None {
 		return policy.Verdict{}
 	}
 	v := policy.Verdict{Code: policy.No, Reason: ReasonNotInTopology, Object: t.Name}
@@ -160,7 +175,7 @@ func (q *question) candidates() ([]policy.NodeSet, policy.Verdict) {
 
 // holdsMembers says whether a set that has members of its own, and must be together, may go to a domain.
 func (q *question) holdsMembers(d cluster.DomainID) bool {
-	return q.required < 0 || q.members[cluster.RootDomain] == 0 || q.members[q.t.Above(d, q.required)] > 0
+	return q.required < 0 || q.kept == 0 || q.members[q.t.Above(d, q.required)] > 0
 }
 
 // fits says whether a domain has places for each kind of pods.
