@@ -287,11 +287,15 @@ func (a *Answerer) gangs(q *question) (any, error) {
 	}
 	return a.each(q, func(c *see.Cycle, complete func(*see.Origin)) (any, error) {
 		until := a.now().Add(forAnswer / 3)
-		l, err := see.Gangs(q.Context(), c, c.Scope(q.viewer.may), func(k cluster.Key) bool {
+		scope := c.Scope(q.viewer.may)
+		l, err := see.Gangs(q.Context(), c, scope, func(k cluster.Key) bool {
 			return (ns == "" || k.Namespace == ns) && q.viewer.gang(k)
 		}, func() bool { return a.now().Before(until) })
 		if err == nil {
 			complete(&l.Cycle)
+			if o := a.foretold(l.Cycle.Shard); o != nil {
+				l.Foretell(o, scope)
+			}
 		}
 		return l, err
 	})
