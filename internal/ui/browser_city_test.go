@@ -286,7 +286,7 @@ func (c *city) forecast() *see.Outlook {
 	if err := h.Learn(k); err != nil {
 		c.t.Fatal(err)
 	}
-	o, err := see.Forecast(c.t.Context(), k, h, see.Draws{N: 4, Seed: 1, Horizon: 6 * time.Hour, Cycle: 5 * time.Minute})
+	o, err := see.Forecast(c.t.Context(), k, h, see.Draws{N: 4, Seed: 1, Cycle: 5 * time.Minute})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -179,7 +179,8 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	whatIf := []chromedp.Action[chromedp.Void]{
-		chromedp.SendKeys(chromedp.CSS(`#quota`), "vision:gpu=1600"), chromedp.SendKeys(chromedp.CSS(`#cordon`), "rack-01-node-01"), chromedp.Click(chromedp.CSS(`main form button`)), chromedp.WaitVisible(chromedp.CSS(`main h2`)),
+		chromedp.SendKeys(chromedp.CSS(`#quota`), "vision:gpu=1600"), chromedp.SendKeys(chromedp.CSS(`#addNodes`), "20"), chromedp.SendKeys(chromedp.CSS(`#like`), "rack-01-node-01"), chromedp.SendKeys(chromedp.CSS(`#cycles`), "20"),
+		chromedp.Click(chromedp.CSS(`main form button`)), chromedp.WaitVisible(chromedp.CSS(`main h2`)),
 	}
 	views := []view{
 		{name: "jobs", path: "/?namespace=sim", has: "bert-pretrain|never|in line|runs"},
@@ -192,10 +193,11 @@ func TestBrowser(t *testing.T) {
 		{name: "step", path: "/cycle/" + cycle + "?step=1", has: "What queues hold after it"},
 		{name: "ledger", path: "/ledger?since=3h", has: "GPU hours"},
 		{name: "alerts", path: "/alerts", has: "MusterQueueStarving"},
-		{name: "what-if", path: "/what-if", do: whatIf, has: "What would become of it"},
+		{name: "what-if", path: "/what-if", do: whatIf, has: "What would become of it|starts"},
 		{name: "refusal", path: "/job/sim/nothing-of-that-name", has: "no gang"},
 	}
 	before := c.live.Load()
+	s.renews(address + "/queues")
 	for i := range views {
 		for _, scheme := range []string{"light", "dark", "narrow"} {
 			s.visit(address, &views[i], scheme)
@@ -254,6 +256,31 @@ func (s *sight) visit(address string, v *view, scheme string) {
 	s.examine(v, scheme)
 }
 
+// renews waits until a page has renewed itself, with the focus where it was.
+func (s *sight) renews(address string) {
+	s.t.Helper()
+	if err := chromedp.Do(s.ctx, chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(`header > button[aria-pressed="false"]`)), chromedp.Focus(chromedp.CSS(`main .wide`))); err != nil {
+		s.t.Fatal(err)
+	}
+	const at = `document.querySelector("main time").dateTime`
+	first := ask[string](s, `globalThis.before = document.getElementById("main"); `+at)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for ask[bool](s, `globalThis.before === document.getElementById("main")`) {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			s.t.Fatal("the page does not renew itself")
+		}
+	}
+	if now := ask[string](s, at); now <= first {
+		s.t.Errorf("it was of %s and is of %s", first, now)
+	}
+	if !ask[bool](s, `document.activeElement.matches("main .wide")`) {
+		s.t.Error("it has lost the focus")
+	}
+}
+
 // finding is a rule of axe-core that a page breaks.
 type finding struct {
 	ID, Impact, Help string
@@ -276,6 +303,7 @@ func (s *sight) examine(v *view, scheme string) {
 	if s.shots != "" && scheme != "narrow" {
 		s.draw(v, scheme)
 	}
+	ask[bool](s, `document.querySelector("header > button[aria-pressed]")?.click(), true`) // it holds still while it is examined
 	wide := ask[struct{ Page, Window int }](s, `({Page: document.documentElement.scrollWidth, Window: innerWidth})`)
 	if wide.Page > wide.Window {
 		wrong("the page is %d wide in a window of %d", wide.Page, wide.Window)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -93,6 +94,7 @@ type shard struct {
 	name   string
 	client *cycles.Client
 	news   chan struct{} // a cycle has come
+	came   atomic.Uint64 // how many have
 	stop   func()
 	said   string // of why cycles do not come
 
@@ -178,6 +180,7 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 			Token: f.Token,
 			Changed: func(kind replay.EntryKind) {
 				if kind == replay.Keyframe || kind == replay.Change {
+					s.came.Add(1)
 					select {
 					case s.news <- struct{}{}:
 					default:

@@ -93,6 +93,7 @@ type page struct {
 	Title, Namespace, Name, Resource, Back string
 	Nav                                    []link
 	Leave, SignIn, Proven, Kept            bool
+	Live                                   bool // it renews itself
 	No                                     *Refused
 	Job                                    *see.Explanation
 	Lists                                  []*see.GangList
@@ -117,10 +118,13 @@ type link struct {
 
 // pages serves the pages.
 func (a *Answerer) pages(mux *http.ServeMux) {
-	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "max-age=300")
-		http.ServeFileFS(w, r, files, "pages/style.css")
-	})
+	for _, name := range []string{"style.css", "live.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=300")
+			http.ServeFileFS(w, r, files, "pages/"+name)
+		})
+	}
+	mux.HandleFunc("GET /events", a.news)
 	mux.HandleFunc("GET /{$}", a.show("gangs", func(q *question, p *page) error {
 		if p.Title = "Jobs"; p.Namespace != "" {
 			p.Title = "Jobs of namespace " + p.Namespace
@@ -243,6 +247,9 @@ func (a *Answerer) show(view string, fill func(*question, *page) error) http.Han
 			a.refuse(w, r, err)
 			return
 		}
+		// A cycle of the past stays as it is, and what takes long is done when somebody asks.
+		_, tells := a.cycles.(teller)
+		p.Live = tells && r.Method == http.MethodGet && !p.Proven && view != "cycle" && view != "whatif"
 		a.draw(w, http.StatusOK, view, p)
 	}
 }
