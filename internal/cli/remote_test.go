@@ -138,8 +138,10 @@ func TestGangListAsksTheRole(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(ui.List{Kind: "List", Items: []any{
 			see.GangList{Kind: "GangList", Cycle: see.Origin{Scheduler: true}, Items: []see.GangLine{
 				{Namespace: "team", Gang: "runs", Queue: "q", Phase: explain.Running, Pods: explain.Pods{Running: 1, Needed: 1}, AgeSeconds: 7200},
-				{Namespace: "team", Gang: "waits", Queue: "q", Phase: explain.Pending, Pods: explain.Pods{Pending: 2, Needed: 2}, AgeSeconds: 60, Word: explain.Blocked, Reason: "OverLimit",
-					Message: "queue q: asks for 16 gpu", Start: &see.Expected{Band: "14:20 to 17:00"}},
+				{
+					Namespace: "team", Gang: "waits", Queue: "q", Phase: explain.Pending, Pods: explain.Pods{Pending: 2, Needed: 2}, AgeSeconds: 60, Word: explain.Blocked, Reason: "OverLimit",
+					Message: "queue q: asks for 16 gpu", Start: &see.Expected{Band: "14:20 to 17:00"},
+				},
 			}},
 			ui.Refused{Kind: "Refusal", Object: `shard "gold"`, Message: "no cycle of the scheduler is known"},
 		}})

@@ -75,8 +75,14 @@ var cityWork = []struct {
 	gpus int64
 	took time.Duration
 }{
-	{"bert-pretrain", 8, 8, 3 * time.Hour}, {"resnet-sweep", 4, 4, time.Hour}, {"eval-suite", 1, 2, 20 * time.Minute}, {"embed-index", 2, 8, 90 * time.Minute},
-	{"tune-adapters", 1, 8, 2 * time.Hour}, {"label-batch", 6, 1, 40 * time.Minute}, {"distill", 16, 8, 4 * time.Hour}, {"prep", 1, 1, 10 * time.Minute},
+	{"bert-pretrain", 8, 8, 3 * time.Hour},
+	{"resnet-sweep", 4, 4, time.Hour},
+	{"eval-suite", 1, 2, 20 * time.Minute},
+	{"embed-index", 2, 8, 90 * time.Minute},
+	{"tune-adapters", 1, 8, 2 * time.Hour},
+	{"label-batch", 6, 1, 40 * time.Minute},
+	{"distill", 16, 8, 4 * time.Hour},
+	{"prep", 1, 1, 10 * time.Minute},
 }
 
 // newCity makes one, and lets it live until now.

@@ -108,7 +108,8 @@ func BenchmarkRole(b *testing.B) {
 		send("runs", 1, 8, time.Duration(random.ExpFloat64()*float64(15*time.Minute)))
 	}
 	step := func(to time.Time) {
-		if err := w.Advance(cluster.InstantOf(to)); err == nil {
+		err := w.Advance(cluster.InstantOf(to))
+		if err == nil {
 			_, err = w.Decide(b.Context())
 		}
 		if err != nil && b.Context().Err() == nil {
