@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files 
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-journal prove-tenants test-oracle check archtest lint format build generate bench climb bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node test-browser prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-journal prove-tenants test-oracle check archtest lint format build generate bench climb bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ prove-vm-many: vm-image ## Ten pods on QEMU at once and a hundred that come and 
 	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -ldflags=-w -run '^$$' -bench Machine -benchtime 3x -timeout 15m ./cmd/muster-vm
 	$(GO) test -ldflags=-w -run '^$$' -bench '500$$|Added' -timeout 15m ./internal/vm/runtime ./internal/vm/proxy
 
+test-browser: ## Every page of the role ui in a real Chromium (Debian: chromium), on a simulated cluster of 500 nodes that lives on; else NOT CHECKED (SHOTS=docs/operations/ui draws the pages anew)
+	MUSTER_SCREENSHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) $(GO) test -count=1 -tags browser -run '^TestBrowser$$' -v -timeout 30m -ldflags=-w ./internal/ui
+
 test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED
 	MUSTER_NODE_BINARY=$(CURDIR)/bin/muster-node MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
 	  $(GO) test -count=1 -tags lab -run '^TestRealGPU$$' -v -timeout 5m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
@@ -95,6 +98,7 @@ test-oracle: ## The victim search against brute force on 60,000 small clusters, 
 
 check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...
+	$(GO) vet -tags browser ./internal/ui
 	cd internal/lab/realnode && GOOS=linux $(GO) vet ./...
 	cd deploy/chart/e2e && GOOS=linux $(GO) vet -tags lab,node ./...
 	cd internal/vm/conformity && GOOS=linux $(GO) vet ./...

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // GangReport is one gang as it stands. Field names are stable.
@@ -32,6 +33,9 @@ type GangReport struct {
 	Message string `json:"message,omitempty"`
 	// Next says that a run of the scheduler now would place some of its pods.
 	Next bool `json:"next,omitempty"`
+	// Word and Start are what the role ui says: why it waits in one word, and when it starts, as far as that is forecast.
+	Word  explain.Word  `json:"word,omitempty"`
+	Start *see.Expected `json:"start,omitempty"`
 
 	rule string // Message without what the nodes say
 }
@@ -44,23 +48,42 @@ func newGang(d Deps) *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List gangs: pods running, pending and needed, and why they wait", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v, err := l.look(c.Context())
-			var no *Forbidden
-			if errors.As(err, &no) && !all && queue == "" {
-				return l.listNarrow(c, namespace, pending, no)
-			}
-			if err != nil {
-				return err
-			}
-			if !all {
-				if namespace, err = l.namespace(namespace); err != nil {
+			var gangs []GangReport
+			said := false
+			if l.role.url != "" && !finished { // of those that have ended the role does not tell
+				of := ""
+				if !all {
+					ns, err := l.namespace(namespace)
+					if err != nil {
+						return err
+					}
+					namespace, of = ns, ns
+				}
+				if err := form.Check(l.output); err != nil {
 					return err
 				}
+				gangs, said = l.role.gangs(c, l.client, of)
 			}
-			if queue != "" && v.snap.QueueByName(queue) == nil {
-				return fmt.Errorf("queue %q does not exist%s", queue, explain.Near(queue, v.queueNames()))
+			if !said {
+				v, err := l.look(c.Context())
+				var no *Forbidden
+				if errors.As(err, &no) && !all && queue == "" {
+					return l.listNarrow(c, namespace, pending, no)
+				}
+				if err != nil {
+					return err
+				}
+				if !all {
+					if namespace, err = l.namespace(namespace); err != nil {
+						return err
+					}
+				}
+				if queue != "" && v.snap.QueueByName(queue) == nil {
+					return fmt.Errorf("queue %q does not exist%s", queue, explain.Near(queue, v.queueNames()))
+				}
+				gangs = v.gangs()
 			}
-			gangs := slices.DeleteFunc(v.gangs(), func(g GangReport) bool {
+			gangs = slices.DeleteFunc(gangs, func(g GangReport) bool {
 				done := g.Phase == explain.Finished || g.Phase == explain.Empty
 				return !all && g.Namespace != namespace || queue != "" && g.Queue != queue || done && !finished ||
 					pending && g.Phase != explain.Pending && g.Phase != explain.Partly
@@ -74,6 +97,7 @@ func newGang(d Deps) *cobra.Command {
 		},
 	}
 	l.flags(list)
+	l.role.flags(list)
 	watched(list)
 	fs := list.Flags()
 	fs.StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
@@ -136,6 +160,10 @@ func drawGangs(gangs []GangReport, namespaces bool) string {
 		{Title: "AGE", Right: true},
 		{Title: "REASON", Wrap: true},
 	}
+	foretold := slices.ContainsFunc(gangs, func(g GangReport) bool { return g.Start != nil })
+	if foretold {
+		columns = slices.Insert(columns, len(columns)-1, form.Column{Title: "STARTS (UTC)"})
+	}
 	rows := make([][]string, 0, len(gangs))
 	for i := range gangs {
 		g := &gangs[i]
@@ -147,10 +175,18 @@ func drawGangs(gangs []GangReport, namespaces bool) string {
 		case g.Phase != explain.Running:
 			why = string(g.Phase)
 		}
-		rows = append(rows, []string{
+		row := []string{
 			g.Namespace, g.Name, g.Queue, strconv.Itoa(int(g.Priority)), strconv.Itoa(g.Pods.Running),
 			strconv.Itoa(g.Pods.Pending + g.Pods.Gated), strconv.Itoa(g.Pods.Needed), age(g.AgeSeconds), why,
-		})
+		}
+		if foretold {
+			starts := ""
+			if g.Start != nil {
+				starts = g.Start.Band
+			}
+			row = slices.Insert(row, len(row)-1, starts)
+		}
+		rows = append(rows, row)
 	}
 	if !namespaces {
 		columns = columns[1:]

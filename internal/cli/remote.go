@@ -20,6 +20,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cycles"
+	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/see"
 	"github.com/muster-scheduler/muster/internal/ui"
 )
@@ -55,6 +56,46 @@ func (r *remote) explain(c *cobra.Command, o app.ClientOptions, namespace, name 
 		return nil
 	}
 	return e
+}
+
+// gangs asks the role for the gangs of a namespace, "" for all; false where it gives no answer, and why is said then: the command looks itself. A shard of which the role knows nothing is told of.
+func (r *remote) gangs(c *cobra.Command, o app.ClientOptions, namespace string) ([]GangReport, bool) {
+	path := "/gangs"
+	if namespace != "" {
+		path += "?namespace=" + url.QueryEscape(namespace)
+	}
+	var lists struct {
+		Items []struct {
+			see.GangList
+			Object, Message string // of a refusal
+		}
+	}
+	if err := r.ask(c.Context(), o, path, &lists); err != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "%v\nlooking at the cluster itself, which is not the scheduler's view:\n", err)
+		return nil, false
+	}
+	out := []GangReport{}
+	for i := range lists.Items {
+		l := &lists.Items[i]
+		if l.Kind != "GangList" {
+			fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", l.Object, l.Message)
+			continue
+		}
+		if l.Cycle.Note != "" {
+			fmt.Fprintln(c.ErrOrStderr(), l.Cycle.Note)
+		}
+		for _, g := range l.GangList.Items {
+			why := g.Message
+			if g.Unasked {
+				why = "waits; there was no time to find out why"
+			}
+			out = append(out, GangReport{
+				Namespace: g.Namespace, Name: g.Gang, Queue: g.Queue, Priority: g.Priority, Phase: g.Phase, Pods: g.Pods, AgeSeconds: g.AgeSeconds, Reason: g.Reason, Message: g.Message,
+				Next: g.Word == explain.Starting, Word: g.Word, Start: g.Start, rule: why,
+			})
+		}
+	}
+	return out, true
 }
 
 // ask gets what is at a path of the role's API, as the kubeconfig's user.
@@ -133,6 +174,9 @@ func (r *remote) fetch(ctx context.Context, o app.ClientOptions, path string, bo
 // roleText is what the role says, for people.
 func roleText(e *see.Explanation, width int) string {
 	s := e.Reread(true).Text(width)
+	if e.Start != nil {
+		s += "starts " + e.Start.Text + "\n"
+	}
 	said := "as the scheduler saw it"
 	if !e.Cycle.Scheduler {
 		said = "not the scheduler's view"

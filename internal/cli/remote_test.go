@@ -46,7 +46,7 @@ func TestExplainAsksTheRole(t *testing.T) {
 			line = &see.Timeline{From: at, Omitted: 2, Items: []see.Moment{{At: at, What: see.WasBound, Text: "2 pods bound", Unsure: true}}}
 		}
 		_ = json.NewEncoder(w).Encode(see.Explanation{
-			APIVersion: see.APIVersion, Timeline: line, Kind: "Explanation", Cycle: see.Origin{Scheduler: true, AgeSeconds: 1.2},
+			APIVersion: see.APIVersion, Timeline: line, Kind: "Explanation", Cycle: see.Origin{Scheduler: true, AgeSeconds: 1.2}, Start: &see.Expected{Text: "between 14:20 and 17:00 (8 in 10), if no more work comes."},
 			Explanation: explain.Explanation{
 				Namespace: "team", Gang: "pg-train-1", Workload: "Job train", Queue: "q", Word: explain.Blocked, Reason: "OverLimit", Message: "queue q: asks for 16 gpu",
 				Pods: explain.Pods{Pending: 2, Needed: 2}, Remedies: []explain.Remedy{{By: explain.QueueOwner, First: true, Changes: []*explain.Change{{Kind: explain.RaiseLimit, Text: "raise the limit"}}}},
@@ -81,7 +81,7 @@ users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster
 	}
 	out, notes, err := run("--ui", role.URL, "--ui-certificate-authority", ca)
 	want := "Job train (gang team/pg-train-1): blocked; room for 0 of 2 pods, 2 needed to start; queue q,\n  priority 0\nwhy: queue q: asks for 16 gpu [OverLimit]\n" +
-		"were it next, but not at its turn (queue owner):\n  - raise the limit\nas the scheduler saw it, 1 s ago\n"
+		"were it next, but not at its turn (queue owner):\n  - raise the limit\nstarts between 14:20 and 17:00 (8 in 10), if no more work comes.\nas the scheduler saw it, 1 s ago\n"
 	if out != want || notes != "" || err != nil {
 		t.Errorf("%s%s%v", out, notes, err)
 	}
@@ -119,6 +119,66 @@ users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster
 		if _, notes, err := run(c.args...); err == nil || !strings.Contains(notes, c.says) || !strings.Contains(err.Error(), "127.0.0.1:1") {
 			t.Errorf("%s: %s, %v", c.name, notes, err)
 		}
+	}
+}
+
+// TestGangListAsksTheRole: with an address of the role, the list is its, in the scheduler's own view, and has when gangs start where that is forecast; a shard that is away is told of. Filters hold as without it. Where
+// the role gives no answer that is said, and the command looks itself.
+func TestGangListAsksTheRole(t *testing.T) {
+	code := http.StatusOK
+	role := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/see.muster.dev/v1/gangs" || r.FormValue("namespace") != "team" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.WriteHeader(code)
+		if code != http.StatusOK {
+			_ = json.NewEncoder(w).Encode(ui.Refused{Kind: "Refusal", Message: "no room at all"})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(ui.List{Kind: "List", Items: []any{
+			see.GangList{Kind: "GangList", Cycle: see.Origin{Scheduler: true}, Items: []see.GangLine{
+				{Namespace: "team", Gang: "runs", Queue: "q", Phase: explain.Running, Pods: explain.Pods{Running: 1, Needed: 1}, AgeSeconds: 7200},
+				{
+					Namespace: "team", Gang: "waits", Queue: "q", Phase: explain.Pending, Pods: explain.Pods{Pending: 2, Needed: 2}, AgeSeconds: 60, Word: explain.Blocked, Reason: "OverLimit",
+					Message: "queue q: asks for 16 gpu", Start: &see.Expected{Band: "14:20 to 17:00"},
+				},
+			}},
+			ui.Refused{Kind: "Refusal", Object: `shard "gold"`, Message: "no cycle of the scheduler is known"},
+		}})
+	}))
+	defer role.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
+users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	print := sha256.Sum256(role.Certificate().Raw)
+	run := func(args ...string) (string, string, error) {
+		root := &cobra.Command{Use: "muster", SilenceUsage: true, SilenceErrors: true}
+		root.AddCommand(New(Deps{Version: "v1", Registry: func(bool) engine.Registry { return builtin.Registry() }})...)
+		var out, notes bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&notes)
+		root.SetArgs(append([]string{"gang", "list", "--kubeconfig", kubeconfig, "--ui", role.URL, "--ui-certificate-fingerprint", hex.EncodeToString(print[:])}, args...))
+		err := root.ExecuteContext(t.Context())
+		return out.String(), notes.String(), err
+	}
+	const away = "shard \"gold\": no cycle of the scheduler is known\n"
+	out, notes, err := run()
+	want := "NAME   QUEUE  PRIO  RUN  PEND  MIN  AGE  STARTS (UTC)    REASON\nruns   q         0    1     0    1   2h\nwaits  q         0    0     2    2  60s  14:20 to 17:00  queue q: asks for 16 gpu\n"
+	if out != want || notes != away || err != nil {
+		t.Errorf("%s%s%v", out, notes, err)
+	}
+	if out, _, err := run("--pending"); err != nil || strings.Contains(out, "runs") || !strings.Contains(out, "waits") {
+		t.Errorf("those that wait: %v %s", err, out)
+	}
+	var gangs []GangReport
+	if out, _, err := run("-o", "json", "--queue", "q"); err != nil || json.Unmarshal([]byte(out), &gangs) != nil || len(gangs) != 2 || gangs[1].Word != explain.Blocked || gangs[1].Start.Band != "14:20 to 17:00" {
+		t.Errorf("as JSON: %v %s", err, out)
+	}
+	code = http.StatusTooManyRequests
+	if _, notes, err := run(); err == nil || !strings.Contains(notes, "the role ui says: no room at all\nlooking at the cluster itself") {
+		t.Errorf("refused: %s, %v", notes, err)
 	}
 }
 

@@ -27,6 +27,19 @@ type GangLine struct {
 	Turn    *explain.Turn `json:"turn,omitempty"`
 	// Unasked says that it waits, and that there was no time to find out its word.
 	Unasked bool `json:"unasked,omitempty"`
+	// Start is when it starts, as far as that is forecast.
+	Start *Expected `json:"start,omitempty"`
+
+	key cluster.Key
+}
+
+// Foretell has those of the gangs that wait say when they start, as an outlook has it and a viewer may read it.
+func (l *GangList) Foretell(o *Outlook, s *Scope) {
+	for i := range l.Items {
+		if g := &l.Items[i]; g.Word != "" || g.Unasked {
+			g.Start = o.Expect(g.key, s)
+		}
+	}
 }
 
 // GangList is the gangs of a cycle, by namespace and name.
@@ -59,7 +72,7 @@ func Gangs(ctx context.Context, c *Cycle, s *Scope, include func(cluster.Key) bo
 	for _, k := range keys {
 		g := snap.GangByKey(k)
 		l := GangLine{
-			Namespace: k.Namespace, Gang: k.Name, Workload: workload(c.Works[k].Kind, k.Name), Queue: g.Queue, Priority: g.Priority,
+			key: k, Namespace: k.Namespace, Gang: k.Name, Workload: workload(c.Works[k].Kind, k.Name), Queue: g.Queue, Priority: g.Priority,
 			AgeSeconds: int64(max(0, snap.Now.Sub(g.Created))) / 1e9,
 		}
 		if l.Phase, l.Pods = explain.Count(snap, g); l.Phase == explain.Empty || l.Phase == explain.Finished {

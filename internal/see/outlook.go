@@ -150,6 +150,19 @@ func (o *Outlook) Text(g *GangOutlook, loc *time.Location) string {
 	return b.String()
 }
 
+// Band says when the gang starts in a column's width, in the time zone of loc: "14:20 to 17:00", which holds for 8 in 10, "after 14:20" and "not within 24h", which hold for 9 in 10, or "unknown".
+func (o *Outlook) Band(g *GangOutlook, loc *time.Location) string {
+	switch {
+	case g.Word == Unknown:
+		return string(Unknown)
+	case g.Word != Between || g.P10.IsZero() && g.P90.IsZero():
+		return "not within " + strings.TrimSuffix(strings.TrimSuffix(o.Horizon.String(), "0s"), "0m")
+	case g.P90.IsZero():
+		return "after " + o.clock(g.P10, loc)
+	}
+	return o.clock(g.P10, loc) + " to " + o.clock(g.P90, loc)
+}
+
 // clock is a time of day, with the day where it is not the cycle's.
 func (o *Outlook) clock(t time.Time, loc *time.Location) string {
 	t, at := t.In(loc), o.At.In(loc)
@@ -185,6 +198,8 @@ type Expected struct {
 	At time.Time `json:"at"`
 	// Text says it, in UTC.
 	Text string `json:"text"`
+	// Band says it in a column's width, as [Outlook.Band] does, in UTC.
+	Band string `json:"band"`
 	GangOutlook
 }
 
@@ -195,7 +210,7 @@ func (o *Outlook) Expect(k cluster.Key, s *Scope) *Expected {
 		return nil
 	}
 	g := own.within(s)
-	return &Expected{At: o.At, Text: o.Text(&g, time.UTC), GangOutlook: g}
+	return &Expected{At: o.At, Text: o.Text(&g, time.UTC), Band: o.Band(&g, time.UTC), GangOutlook: g}
 }
 
 // within hides the name of who is waited for.

@@ -14,7 +14,7 @@ import (
 
 const (
 	// combNodes is how many nodes are drawn on a page, combRow how many stand in a row, hexRow how many GPUs of one.
-	combNodes, combRow, hexRow = 500, 4, 8
+	combNodes, combRow, hexRow = 500, 6, 8
 	// hexSize is the radius of a hexagon, in the drawing's units; colours is how many there are.
 	hexSize, colours = 10, 8
 )
@@ -86,7 +86,7 @@ func draw(l *see.NodeList, page int) *comb {
 	high := (most+hexRow-1)/hexRow*2*hexSize + 3*hexSize
 	for i := from; i < to; i++ {
 		n, k := &l.Items[i], i-from
-		one := cell{X: hexSize + k%combRow*wide, Y: 2*hexSize + k/combRow*high, Name: n.Name}
+		one := cell{X: hexSize + k%combRow*wide, Y: 3*hexSize + k/combRow*high, Name: n.Name}
 		count := map[string]int{}
 		for j, d := range n.Devices {
 			h := hex{
@@ -124,7 +124,7 @@ func draw(l *see.NodeList, page int) *comb {
 		c.Cells = append(c.Cells, one)
 	}
 	rows := (to - from + combRow - 1) / combRow
-	c.Width, c.Height = 2*hexSize+min(combRow, max(1, to-from))*wide, hexSize+rows*high
+	c.Width, c.Height = 2*hexSize+min(combRow, max(1, to-from))*wide, 2*hexSize+rows*high
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,6 +24,8 @@ import (
 const (
 	// fresh is how old a cycle may be that a question is answered from while there is a newer one.
 	fresh = time.Second
+	// aging is how old its look may be until a question has the next one made beside its answer, so that those after it find it done.
+	aging = fresh / 2
 	// lookFor is how long it may take to decide on a cycle again.
 	lookFor = time.Minute
 	// rest is how many times as long as a look took passes before the next one that nobody has asked for: a tenth of one processor.
@@ -93,6 +96,8 @@ type shard struct {
 	name   string
 	client *cycles.Client
 	news   chan struct{} // a cycle has come
+	came   atomic.Uint64 // how many have
+	asked  chan struct{} // somebody asks, of a cycle that is about to be too old
 	stop   func()
 	said   string // of why cycles do not come
 
@@ -172,12 +177,13 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 			continue
 		}
 		life, stop := context.WithCancel(ctx)
-		s := &shard{name: name, news: make(chan struct{}, 1), stop: stop, looking: make(chan struct{}, 1)}
+		s := &shard{name: name, news: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: stop, looking: make(chan struct{}, 1)}
 		s.client = &cycles.Client{
 			Find:  func(ctx context.Context) (cycles.Place, error) { return f.Find(ctx, name) },
 			Token: f.Token,
 			Changed: func(kind replay.EntryKind) {
 				if kind == replay.Keyframe || kind == replay.Change {
+					s.came.Add(1)
 					select {
 					case s.news <- struct{}{}:
 					default:
@@ -203,6 +209,7 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 			all.Go(func() { f.keepUp(life, s) })
 		}
 		f.shards[name] = s
+		all.Go(func() { f.beside(life, s) })
 		all.Go(func() { _ = s.client.Run(life) }) // it ends with its context alone
 	}
 }
@@ -232,12 +239,24 @@ func (f *Following) keepUp(ctx context.Context, s *shard) {
 			return
 		}
 		began := time.Now()
-		_, _ = f.look(ctx, s) // it is kept, and told to who asks
+		_, _ = f.look(ctx, s, fresh) // it is kept, and told to who asks
 		pause := time.NewTimer(max(fresh, rest*time.Since(began)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
+			return
+		}
+	}
+}
+
+// beside looks at cycles before those who ask have to wait for it.
+func (f *Following) beside(ctx context.Context, s *shard) {
+	for {
+		select {
+		case <-s.asked:
+			_, _ = f.look(ctx, s, aging) // it is kept, and told to who asks
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -252,8 +271,19 @@ func (f *Following) Look(ctx context.Context, name string) (c *see.Cycle, note s
 	if s == nil {
 		return nil, "", &see.Refusal{Field: "shard", Rule: fmt.Sprintf("%q is no shard's partition value", name), Missing: true}
 	}
-	if c, err = f.look(ctx, s); err != nil {
-		return nil, "", err
+	s.mu.Lock()
+	c, looked := s.cycle, s.looked
+	s.mu.Unlock()
+	since := time.Since(looked)
+	if c == nil || since >= fresh {
+		if c, err = f.look(ctx, s, fresh); err != nil {
+			return nil, "", err
+		}
+	} else if since >= aging {
+		select {
+		case s.asked <- struct{}{}:
+		default:
+		}
 	}
 	if heard, _ := s.client.Heard(); time.Since(heard) > quietAfter {
 		note = "no news comes from the scheduler since " + heard.UTC().Format(time.RFC3339)
@@ -261,7 +291,8 @@ func (f *Following) Look(ctx context.Context, name string) (c *see.Cycle, note s
 	return c, note, nil
 }
 
-func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
+// look looks at the latest cycle, unless that was done so recently.
+func (f *Following) look(ctx context.Context, s *shard, recently time.Duration) (*see.Cycle, error) {
 	select {
 	case s.looking <- struct{}{}:
 		defer func() { <-s.looking }()
@@ -271,7 +302,7 @@ func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
 	s.mu.Lock()
 	held, err, looked, of := s.cycle, s.err, s.looked, s.of
 	s.mu.Unlock()
-	if (held != nil || err != nil) && time.Since(looked) < fresh {
+	if (held != nil || err != nil) && time.Since(looked) < recently {
 		return held, err
 	}
 	now, _, id, _, _ := s.client.Latest() // that the line is broken is told elsewhere
@@ -281,6 +312,9 @@ func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
 	case now == nil:
 		return nil, ErrNoCycle
 	case of != nil && of.Image.Now == now.Image.Now && (held != nil || err != nil):
+		s.mu.Lock()
+		s.looked = time.Now()
+		s.mu.Unlock()
 		return held, err
 	}
 	return f.decide(ctx, s, now, id, time.Now())
@@ -322,7 +356,7 @@ func (f *Following) decide(ctx context.Context, s *shard, now *replay.Case, id s
 	defer s.mu.Unlock()
 	if s.of == nil || !now.Image.Now.Before(s.of.Image.Now) || !latest.IsZero() {
 		s.cycle, s.err, s.of = c, err, now
-		if s.looked = latest; !latest.IsZero() {
+		if !latest.IsZero() { // otherwise it is no older than what was the latest then
 			s.looked = time.Now()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"day":     func(t time.Time) string { return t.UTC().Format("Jan 2 15:04:05 UTC") },
 	"seconds": func(s float64) string { return age(int64(s)) },
 	"age":     age,
-	"class":   func(w explain.Word) string { return strings.ReplaceAll(string(w), " ", "-") },
+	"class":   func(w any) string { return strings.ReplaceAll(fmt.Sprint(w), " ", "-") },
 	"state":   func(s judge.State) string { return strings.ReplaceAll(string(s), " ", "-") },
 	"meaning": func(w explain.Word) string { return meanings[w] },
 	"job": func(namespace, name string) string {
@@ -49,7 +50,10 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"gpuOf": func(r cluster.Resources) string { return cluster.BaseDims().FormatOne(cluster.GPU, r.At(cluster.GPU)) },
 	"hours": func(h float64) string { return fmt.Sprintf("%.1f", h) },
 	"lines": func(list []string) string { return strings.Join(list, "\n") },
-	"spark": spark,
+	"spark": spark, "bar": barOf, "moves": moves, "said": said, "urgent": urgent, "count": count,
+	"foretold": func(list []see.GangLine) bool {
+		return slices.ContainsFunc(list, func(g see.GangLine) bool { return g.Start != nil })
+	},
 	"gap":   func(m *journal.Missing) string { return m.Text() },
 	"inc":   func(n int) int { return n + 1 },
 	"depth": func(n int) string { return fmt.Sprintf("d%d", min(n, 4)) },
@@ -89,6 +93,7 @@ type page struct {
 	Title, Namespace, Name, Resource, Back string
 	Nav                                    []link
 	Leave, SignIn, Proven, Kept            bool
+	Live                                   bool // it renews itself
 	No                                     *Refused
 	Job                                    *see.Explanation
 	Lists                                  []*see.GangList
@@ -113,10 +118,13 @@ type link struct {
 
 // pages serves the pages.
 func (a *Answerer) pages(mux *http.ServeMux) {
-	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "max-age=300")
-		http.ServeFileFS(w, r, files, "pages/style.css")
-	})
+	for _, name := range []string{"style.css", "live.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=300")
+			http.ServeFileFS(w, r, files, "pages/"+name)
+		})
+	}
+	mux.HandleFunc("GET /events", a.news)
 	mux.HandleFunc("GET /{$}", a.show("gangs", func(q *question, p *page) error {
 		if p.Title = "Jobs"; p.Namespace != "" {
 			p.Title = "Jobs of namespace " + p.Namespace
@@ -239,6 +247,9 @@ func (a *Answerer) show(view string, fill func(*question, *page) error) http.Han
 			a.refuse(w, r, err)
 			return
 		}
+		// A cycle of the past stays as it is, and what takes long is done when somebody asks.
+		_, tells := a.cycles.(teller)
+		p.Live = tells && r.Method == http.MethodGet && !p.Proven && view != "cycle" && view != "whatif"
 		a.draw(w, http.StatusOK, view, p)
 	}
 }

@@ -601,11 +601,17 @@ func (a *Answerer) outlooks(q *question) (any, error) {
 
 // expect adds to an explanation when the gang is forecast to start.
 func (a *Answerer) expect(e *see.Explanation, shard string, key cluster.Key, s *see.Scope) {
-	if a.outlook != nil && e.Word != "" {
-		if o := a.outlook(shard); o != nil {
-			e.Start = o.Expect(key, s)
-		}
+	if o := a.foretold(shard); o != nil && e.Word != "" {
+		e.Start = o.Expect(key, s)
 	}
+}
+
+// foretold is the latest outlook of a shard; nil for none.
+func (a *Answerer) foretold(shard string) *see.Outlook {
+	if a.outlook == nil {
+		return nil
+	}
+	return a.outlook(shard)
 }
 
 // simulate says what changes would do. The question's body is a [Proposal].

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -42,6 +43,10 @@ type Answerer struct {
 	door   *line // requests whose sender is being found out, by the address that they come from
 	usual  *line // questions, by who asks
 	proofs *line // those with the proof that a gang starts at its place
+
+	watchers *line // pages that are told of news
+	ticking  func(time.Duration) (ticks <-chan time.Time, stop func())
+
 	log    logr.Logger
 	local  bool // whoever asks is the one whose machine this is, if he knows the secret
 	secret string
@@ -64,6 +69,7 @@ func New(c Cycles, r Reviewer, log logr.Logger, now func() time.Time) *Answerer 
 	return &Answerer{
 		cycles: c, review: r, log: log, now: now, shardLabel: keys.NodePoolLabel, reading: forTimeline, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
 		usual: newLine(atOnce, inLineMost, ofOneCaller, 2*time.Second), proofs: newLine(1, inLineMost/4, ofOneCaller/4, 10*time.Second),
+		watchers: newLine(watching, watching, ofOneWatching, 30*time.Second), ticking: ticking,
 	}
 }
 
@@ -166,7 +172,7 @@ func (a *Answerer) Handler() http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		all.ServeHTTP(w, r)
 	})
 }
@@ -177,23 +183,32 @@ type question struct {
 	viewer *viewer
 }
 
-// ask finds out whose a request is and waits for its turn. The context of the question ends by itself.
-func (a *Answerer) ask(r *http.Request) (*question, func(), error) {
-	short, end := context.WithTimeout(r.Context(), forAnswer)
-	defer end()
-	in, err := a.door.enter(short, gate.Peer(r.RemoteAddr)) // tokens without end are not the API server's trouble
+// caller finds out whose a request is, with others that are at the door.
+func (a *Answerer) caller(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
+	in, err := a.door.enter(ctx, gate.Peer(r.RemoteAddr)) // tokens without end are not the API server's trouble
 	if err != nil {
-		return nil, nil, err
+		return authenticationv1.UserInfo{}, err
 	}
 	user, err := a.review.Caller(r)
 	in()
 	switch {
 	case errors.Is(err, review.ErrWho):
-		return nil, nil, err
+		return user, err
 	case err != nil:
-		return nil, nil, fmt.Errorf("%w: %w", errReview, err)
+		return user, fmt.Errorf("%w: %w", errReview, err)
 	}
 	gate.Proves(r)
+	return user, nil
+}
+
+// ask finds out whose a request is and waits for its turn. The context of the question ends by itself.
+func (a *Answerer) ask(r *http.Request) (*question, func(), error) {
+	short, end := context.WithTimeout(r.Context(), forAnswer)
+	defer end()
+	user, err := a.caller(short, r)
+	if err != nil {
+		return nil, nil, err
+	}
 	l, within := a.usual, forAnswer
 	if r.URL.Query().Get("inLine") == "true" || r.Method == http.MethodPost || strings.Contains(r.URL.Path, "/cycle") {
 		l, within = a.proofs, forProof
@@ -287,11 +302,15 @@ func (a *Answerer) gangs(q *question) (any, error) {
 	}
 	return a.each(q, func(c *see.Cycle, complete func(*see.Origin)) (any, error) {
 		until := a.now().Add(forAnswer / 3)
-		l, err := see.Gangs(q.Context(), c, c.Scope(q.viewer.may), func(k cluster.Key) bool {
+		scope := c.Scope(q.viewer.may)
+		l, err := see.Gangs(q.Context(), c, scope, func(k cluster.Key) bool {
 			return (ns == "" || k.Namespace == ns) && q.viewer.gang(k)
 		}, func() bool { return a.now().Before(until) })
 		if err == nil {
 			complete(&l.Cycle)
+			if o := a.foretold(l.Cycle.Shard); o != nil {
+				l.Foretell(o, scope)
+			}
 		}
 		return l, err
 	})
