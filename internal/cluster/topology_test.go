@@ -119,8 +119,10 @@ func TestLevelByName(t *testing.T) {
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	s := NewStore(Options{})
-	s.Apply(NodeState{Name: "a"}, NodeState{Name: "b"}, NodeState{Name: "c"}, TopologyState{Name: "t",
-		Levels: []Level{{Label: "tier 6", Tier: 6}, {Label: "tier 5", Tier: 5, Alias: "spine"}, {Label: "tier 2", Tier: 2}}, Declared: map[string][]string{"a": {"s", "l"}, "b": {"l2", "l2"}}})
+	s.Apply(NodeState{Name: "a"}, NodeState{Name: "b"}, NodeState{Name: "c"}, TopologyState{
+		Name:   "t",
+		Levels: []Level{{Label: "tier 6", Tier: 6}, {Label: "tier 5", Tier: 5, Alias: "spine"}, {Label: "tier 2", Tier: 2}}, Declared: map[string][]string{"a": {"s", "l"}, "b": {"l2", "l2"}},
+	})
 	top := s.Snapshot(Instant{}).Topology("t")
 	for name, want := range map[string]int{"tier 9": 0, "tier 6": 0, "tier 5": 1, "tier 4": 2, "tier 2": 2, "tier 1": None, "tier x": None, "spine": None, "": None, Narrowest: 2} {
 		if got, ok := top.LevelByName(name); got != want || ok != (want != None) {

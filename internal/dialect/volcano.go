@@ -31,9 +31,11 @@ type volcanoFace struct {
 }
 
 func newVolcanoFace(schedulers []string) volcanoFace {
-	return volcanoFace{schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{},
+	return volcanoFace{
+		schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{},
 		hypers: hypernodes.New(), asking: map[types.NamespacedName]bool{}, subgroups: map[types.NamespacedName]*volcano.Subgroups{},
-		members: map[types.NamespacedName]map[types.UID]*v1.Pod{}, regrouped: map[types.NamespacedName]struct{}{}}
+		members: map[types.NamespacedName]map[types.UID]*v1.Pod{}, regrouped: map[types.NamespacedName]struct{}{},
+	}
 }
 
 // ours says whether a pod is Volcano's.

@@ -26,7 +26,7 @@ func TestVolcanosNotesStay(t *testing.T) {
 		queue, _ := volcano.Queue(q)
 		pod := cluster.PodState{}
 		volcano.Member(&pod, p)
-		return []any{volcano.Gang(pg, func(string) (int32, bool) { return 0, true }), queue, pod}
+		return []any{volcano.Gang(pg, func(string) (int32, bool) { return 0, true }, func(string) (int, bool) { return 0, false }, &volcano.Pods{}), queue, pod}
 	}
 	want := read()
 	for _, o := range []any{pg, q} {
