@@ -45,9 +45,11 @@ var (
 		"internal/app/server.go: GET /metrics",
 		"internal/controllers/admission/server.go: POST ",
 		"internal/cycles/server.go: GET /cycle", // for who has the right; cycles.TestWhoMayFollow
-		// For who has the rights, within his scope: ui.TestWhoSeesWhat. The last three answer everybody, and know nothing.
+		// For who has the rights, within his scope: ui.TestWhoSeesWhat. The last three, and the files, answer everybody, and know nothing.
 		"internal/ui/serve.go: GET ", "internal/ui/pages.go: GET /{$}", "internal/ui/pages.go: GET /job/{namespace}/{name...}", "internal/ui/pages.go: GET /queues", "internal/ui/pages.go: GET /gpus",
-		"internal/ui/pages.go: GET /style.css", "internal/ui/pages.go: POST /login", "internal/ui/pages.go: POST /logout",
+		"internal/ui/pages.go: GET /",       // style.css, live.js, icon.svg
+		"internal/ui/pages.go: GET /events", // that a cycle came, and nothing of it, for who has a token; ui.TestNews
+		"internal/ui/pages.go: POST /login", "internal/ui/pages.go: POST /logout",
 		// Likewise, of what was decided and of what-ifs: ui.TestWhoSeesWhatOfThePast, ui.TestWhatIf.
 		"internal/ui/serve.go: POST ", "internal/ui/recordpages.go: GET /decisions", "internal/ui/recordpages.go: GET /cycle/{number}", "internal/ui/recordpages.go: GET /ledger", "internal/ui/recordpages.go: GET /alerts",
 		"internal/ui/recordpages.go: GET /what-if", "internal/ui/recordpages.go: POST /what-if",
