@@ -661,7 +661,7 @@ func TestFailedBindingIsTold(t *testing.T) {
 				told = append(told, strings.Join([]string{about.GetNamespace(), about.GetName(), string(about.GetUID()), kind, reason, text}, " "))
 			})
 		}}
-		w = begin(t, o, func(of *fixture) {
+		begin(t, o, func(of *fixture) {
 			w = of
 			w.failures = []apply.Failure{}
 			w.happens(gang("g", "p", "q")...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,14 +106,14 @@ func TestOrdersComeAsTheyCame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(nil)
-		taken, ended := make(chan string, 10), 0
-		failed := false
+		taken := make(chan string, 10)
+		var failed atomic.Bool
+		var ended atomic.Int32
 		q := NewQueue(pool, Kind{Name: "order", Workers: 2, First: time.Second / 2, Tries: 3}, Job[string]{
 			About: words,
 			Try: func(ctx context.Context, o string) error {
 				taken <- o
-				if o == "a" && !failed {
-					failed = true
+				if o == "a" && failed.CompareAndSwap(false, true) {
 					return errors.New("not now")
 				}
 				select {
@@ -122,7 +123,7 @@ func TestOrdersComeAsTheyCame(t *testing.T) {
 				}
 				return nil
 			},
-			End: func(context.Context, string, error) { ended++ },
+			End: func(context.Context, string, error) { ended.Add(1) },
 		})
 		q.Put(0, strings.Split("a b c d e f g", " ")...)
 		stop := begin(t, pool)
@@ -141,8 +142,8 @@ func TestOrdersComeAsTheyCame(t *testing.T) {
 			}
 		}
 		stop()
-		if len(taken) > 0 || ended != 4 {
-			t.Errorf("%d orders were taken after the context had ended; %d ended, want 4", len(taken), ended)
+		if len(taken) > 0 || ended.Load() != 4 {
+			t.Errorf("%d orders were taken after the context had ended; %d ended, want 4", len(taken), ended.Load())
 		}
 	})
 }
