@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,19 +19,24 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// server is a Discovery that says what it is told. In a bubble of synctest it is changed while nobody asks.
+// server is a Discovery that says what it is told.
 type server struct {
+	mu      sync.Mutex // of the rest
 	info    version.Info
 	without []string // groups with their versions, or kinds
 	err     error
 }
 
 func (s *server) ServerVersion() (*version.Info, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	info := s.info
 	return &info, s.err
 }
 
 func (s *server) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if slices.Contains(s.without, gv) {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, gv)
 	}
@@ -47,7 +53,16 @@ func (s *server) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceL
 
 // becomes changes what the server says from now on.
 func (s *server) becomes(minor string, without ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.info, s.without = kubernetes(minor), without
+}
+
+// fails has the server answer so from now on; nil: it answers.
+func (s *server) fails(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
 }
 
 func kubernetes(minor string) version.Info {
@@ -182,7 +197,7 @@ func TestWatcher(t *testing.T) {
 		go func() { ended <- w.Run(ctx) }()
 		after := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-		s.err = nil
+		s.fails(nil)
 		s.becomes("34", "resource.k8s.io/v1")
 		after(again)
 		expect(`"kubernetes"="v1.34.0"`, `"lacking"="resourceclaims.resource.k8s.io" "effect"="nobody can ask`)
@@ -191,13 +206,13 @@ func TestWatcher(t *testing.T) {
 		}
 		after(10 * again)
 		expect()
-		s.err = errors.New("away")
+		s.fails(errors.New("away"))
 		after(10 * again)
 		expect()
 		if w.Has(ResourceClaims) {
 			t.Error("what was lacking is there because the server does not answer")
 		}
-		s.err = nil
+		s.fails(nil)
 		s.becomes("35")
 		after(again)
 		expect(`"kubernetes"="v1.35.0"`, `"found"="resourceclaims.resource.k8s.io"`, `"lacking"="DRAExtendedResource"`, `"lacking"="DRAPartitionableDevices"`,

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ func TestFile(t *testing.T) {
 	put("one")
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
+		var mu sync.Mutex
 		var told []string
 		ended := make(chan error, 1)
 		go func() {
@@ -35,6 +37,8 @@ func TestFile(t *testing.T) {
 				if f.Why != "" {
 					text = "none"
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				told = append(told, text)
 			})
 		}()
@@ -43,6 +47,8 @@ func TestFile(t *testing.T) {
 			synctest.Wait()
 			<-time.After(2 * Every)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if got := strings.Join(told, " "); got != want {
 				t.Errorf("told %q, want %q", got, want)
 			}
@@ -78,8 +84,14 @@ func TestConfigMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var mu sync.Mutex
 		var told []string
-		run(t, s.Process("one"), ref, func(f Found) { told = append(told, string(f.Text)+f.Why) })
+		tell := func(f Found) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, string(f.Text)+f.Why)
+		}
+		run(t, s.Process("one"), ref, tell)
 		step := func(want string, o *corev1.ConfigMap) {
 			t.Helper()
 			if o != nil {
@@ -87,6 +99,8 @@ func TestConfigMap(t *testing.T) {
 			}
 			<-time.After(time.Second)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if got := strings.Join(told, ";"); got != want {
 				t.Errorf("told %q, want %q", got, want)
 			}
@@ -107,7 +121,7 @@ func TestConfigMap(t *testing.T) {
 		keyed := ref
 		keyed.Key = "k"
 		s.Put(configMap("c", "l", "three"))
-		run(t, s.Process("two"), keyed, func(f Found) { told = append(told, string(f.Text)+f.Why) })
+		run(t, s.Process("two"), keyed, tell)
 		step(`three;ConfigMap v/c has no key "k"; it has ["l"]`, nil)
 	})
 }
