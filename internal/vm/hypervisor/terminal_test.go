@@ -183,7 +183,7 @@ func (s *screen) Write(b []byte) (int, error) {
 // shows waits for a text, and forgets what was before its end.
 func (s *screen) shows(t *testing.T, text string) {
 	t.Helper()
-	for end := time.After(20 * time.Second); ; {
+	for end := time.After(2 * time.Minute); ; {
 		s.mu.Lock()
 		at := strings.Index(s.text, text)
 		was := s.text
@@ -240,8 +240,9 @@ func atTerminal(t *testing.T, a Agent) {
 	show.shows(t, "> ")
 	types("echo he''llo; tty\n")
 	show.shows(t, "echo he''llo; tty\r\nhello\r\n/dev/pts/")
+	show.shows(t, "\r\n> ") // what is typed ahead of the prompt is shown ahead of it
 	types("until [ \"$(stty size)\" = '30 100' ]; do sleep 0.1; done; echo si''zed\n")
-	show.shows(t, "\r\nsized\r\n")
+	show.shows(t, "\r\nsized\r\n> ")
 	types("cat\n")
 	show.shows(t, "cat\r\n")
 	types(strings.Repeat("y", 50) + "\n")
@@ -263,7 +264,7 @@ func soon(t *testing.T, otherwise string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); !is(); <-tick.C {
+	for end := time.Now().Add(time.Minute); !is(); <-tick.C {
 		if time.Now().After(end) {
 			t.Fatal(otherwise)
 		}
