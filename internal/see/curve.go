@@ -3,12 +3,15 @@ package see
 import (
 	"math"
 	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// span is one run: for how long it was seen to run (in whatever unit the curve has), and whether it ended then or was still running.
+// span is one run: for how long it was seen to run (in whatever unit the curve has), whether it ended then or was still running, and when it began.
 type span struct {
 	took  float64
 	ended bool
+	began cluster.Instant
 }
 
 // curve is the part of runs that last longer than a time, estimated from runs of which some had not ended: Kaplan and Meier's product-limit
@@ -22,6 +25,8 @@ type curve struct {
 	last float64   // t_max
 	ends int       // runs that ended
 	runs int
+
+	draws []float64 // what each draw's runs of it have in common; see forecaster.alike
 }
 
 func newCurve(spans []span) *curve {

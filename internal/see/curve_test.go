@@ -16,10 +16,10 @@ func TestCurve(t *testing.T) {
 	t.Parallel()
 	var spans []span
 	for _, x := range []float64{6, 6, 6, 7, 10, 13, 16, 22, 23} {
-		spans = append(spans, span{x, true})
+		spans = append(spans, span{took: x, ended: true})
 	}
 	for _, x := range []float64{6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35} {
-		spans = append(spans, span{x, false})
+		spans = append(spans, span{took: x})
 	}
 	c := newCurve(spans)
 	for at, want := range map[float64]float64{5: 1, 6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448, 34: 0.448, 35: 0.448, 70: 0.448 * 0.448} {
@@ -39,7 +39,7 @@ func TestCurveDraws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var spans []span
 		for range rapid.IntRange(1, 40).Draw(t, "runs") {
-			spans = append(spans, span{float64(rapid.IntRange(0, 50).Draw(t, "took")), rapid.Bool().Draw(t, "ended")})
+			spans = append(spans, span{took: float64(rapid.IntRange(0, 50).Draw(t, "took")), ended: rapid.Bool().Draw(t, "ended")})
 		}
 		c := newCurve(spans)
 		age := float64(rapid.IntRange(0, 80).Draw(t, "age"))
@@ -87,7 +87,7 @@ func TestRecord(t *testing.T) {
 			b := Band{Middle: time.Duration(mid * 1e9)}.around(0.5 * c.width * ninetieth)
 			shown := r.Scale(b)
 			wait := back(axis(b.Middle) + c.late + 0.5*normal())
-			r.Take(b, shown, wait)
+			r.Take(b, shown, wait, 1)
 			if shown.Low > shown.Middle+time.Microsecond || shown.High < shown.Middle-time.Microsecond || shown.Low < 0 {
 				t.Fatalf("shown %v", shown)
 			}
@@ -107,10 +107,10 @@ func TestRecord(t *testing.T) {
 	}
 	young := &Record{}
 	b := Band{Low: 10 * time.Minute, Middle: 20 * time.Minute, High: 40 * time.Minute}
-	if got := young.Scale(b); (got.Low-b.Low).Abs() > time.Second || (got.High-b.High).Abs() > time.Second {
+	if got, want := young.Scale(b), b.Stretched(1, 1); got != want || got.Low > b.Low || got.High < b.High || got.High > 50*time.Minute {
 		t.Errorf("a young record shows %v for %v", got, b)
 	}
-	young.Take(b, b, 5*time.Hour)
+	young.Take(b, b, 5*time.Hour, 1)
 	if got := young.Scale(b); got.High > 3*b.High {
 		t.Errorf("one wait moved it to %v", got)
 	}
@@ -143,7 +143,7 @@ func TestDeclaredIsCorrected(t *testing.T) {
 		{"b", Work{Kind: "Job", Stem: "z", Deadline: 6 * time.Hour}, 0, 2 * time.Hour},
 		{"b", Work{Kind: "Job", Deadline: time.Hour}, 70 * time.Minute, 70*time.Minute + 1},
 	} {
-		rt := r.of(c.queue, 0, c.work)
+		rt := r.of(asker{queue: c.queue}, c.work)
 		if got := rt.draw(c.age, 0.5); (got - c.want).Abs() > time.Second {
 			t.Errorf("%s %+v: %s (%+v), want %s", c.queue, c.work, got, rt.Source, c.want)
 		}

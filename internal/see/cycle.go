@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -132,6 +133,18 @@ func (s *Shape) size() int {
 	return 1 + bits.Len64(uint64((gpu-1)/cluster.Whole))
 }
 
+// ask is what exactly the gang asks for, in a text that gangs have in common which ask for the same.
+func (s *Shape) ask() string {
+	text := strconv.AppendInt(nil, int64(s.Pods), 10)
+	for _, q := range s.Requests {
+		text = fmt.Appendf(text, " %s=%d", q.Name, q.Value)
+	}
+	if !s.Share.None() {
+		text = fmt.Appendf(text, " %d*%d/%d", s.Share.Devices, s.Share.Portion, s.Share.MemoryMiB)
+	}
+	return string(text)
+}
+
 // member is a gang as a cycle shows it.
 type member struct {
 	state   cluster.GangState
@@ -142,6 +155,8 @@ type member struct {
 	over    bool            // its pods have ended
 	waits   bool            // has pods that may be placed
 }
+
+func (m *member) asker() asker { return asker{m.state.Queue, m.shape.size(), m.shape.ask()} }
 
 // members reads the gangs of a cycle, in the order of its image.
 func (c *Cycle) members() []*member {

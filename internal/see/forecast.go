@@ -81,7 +81,7 @@ func Forecast(ctx context.Context, c *Cycle, h *History, d Draws) (out *Outlook,
 	if err != nil {
 		return nil, fmt.Errorf("forecast: %w", err)
 	}
-	f := &forecaster{cycle: c, history: h, draws: d, engine: e, now: c.Case.Image.Now, index: map[cluster.Key]int{}, gangs: map[cluster.Key]*prospect{}}
+	f := &forecaster{cycle: c, history: h, draws: d, engine: e, now: c.Case.Image.Now, index: map[cluster.Key]int{}, gangs: map[cluster.Key]*prospect{}, told: map[RecordKey]int{}}
 	f.prepare()
 	out = &Outlook{APIVersion: APIVersion, Kind: "Outlook", Cluster: c.Cluster, At: f.now.Time().UTC(), Draws: d.N, Seed: d.Seed, Horizon: d.Horizon, Past: f.past, Unknown: f.unknown, Notes: f.notes}
 	starts := make([][]float64, len(f.waiting))           // seconds from now, by gang and draw
@@ -95,6 +95,9 @@ func Forecast(ctx context.Context, c *Cycle, h *History, d Draws) (out *Outlook,
 				return nil, fmt.Errorf("forecast, draw %d of %d: %w", k+1, d.N, err)
 			}
 		}
+	}
+	for _, p := range f.waiting {
+		f.told[f.recordKey(p)]++
 	}
 	for i, p := range f.waiting {
 		out.Gangs = append(out.Gangs, f.conclude(p, starts[i], causes[i]))
@@ -119,6 +122,8 @@ type forecaster struct {
 	arrivals map[string][]coming // by queue
 	queues   []string            // of arrivals, sorted
 	unknown  int
+	groups   uint64            // of runtimes that were drawn from
+	told     map[RecordKey]int // how many are told by each record
 	notes    []Note
 }
 
@@ -146,7 +151,7 @@ func (f *forecaster) prepare() {
 	f.runtimes = learn(f.history, f.now, members)
 	source := newRandom(f.draws.Seed, 1<<32)
 	for _, m := range members {
-		p := &prospect{member: m, runtime: f.runtimes.of(m.state.Queue, m.shape.size(), m.work), strata: source.strata(f.draws.N)}
+		p := &prospect{member: m, runtime: f.runtimes.of(m.asker(), m.work), strata: source.strata(f.draws.N)}
 		f.gangs[m.state.Key] = p
 		switch {
 		case m.over:
@@ -172,7 +177,7 @@ func (f *forecaster) prepare() {
 	for i := range f.history.Arrivals {
 		a := &f.history.Arrivals[i]
 		if !a.At.Before(from) && !a.At.After(f.now) {
-			f.arrivals[a.Queue] = append(f.arrivals[a.Queue], coming{a, f.runtimes.of(a.Queue, a.Shape.size(), a.Work)})
+			f.arrivals[a.Queue] = append(f.arrivals[a.Queue], coming{a, f.runtimes.of(asker{a.Queue, a.Shape.size(), a.Shape.ask()}, a.Work)})
 		}
 	}
 	for q := range f.arrivals { // order: sorted below
@@ -240,13 +245,14 @@ func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes
 	left := len(starts)
 	end := f.now.Add(f.draws.Horizon)
 	var w *sim.Cluster
-	o := sim.Options{Engine: f.engine, Cycle: f.draws.Cycle, Grace: f.draws.Grace, Arrivals: f.come(newRandom(f.draws.Seed, uint64(k)))}
-	o.Started = func(gang cluster.Key, _ []string, after cluster.Key) {
+	o := sim.Options{Engine: f.engine, Cycle: f.draws.Cycle, Grace: f.draws.Grace, Arrivals: f.come(newRandom(f.draws.Seed, uint64(k)), k)}
+	o.Coarse = true
+	o.Started = func(gang cluster.Key, _ []string, after cluster.Key, since cluster.Instant) {
 		i, ok := f.index[gang]
 		if !ok || !math.IsInf(starts[i][k], 1) || w.Now().After(end) {
 			return
 		}
-		starts[i][k] = w.Now().Sub(f.now).Seconds()
+		starts[i][k] = max(0, since.Sub(f.now).Seconds())
 		left--
 		switch {
 		case after == cluster.Key{}:
@@ -258,7 +264,7 @@ func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes
 	}
 	w = sim.NewClusterFrom(o, &f.cycle.Case.Image, func(g *cluster.GangState) time.Duration {
 		p := f.gangs[g.Key]
-		return p.runtime.draw(p.age, p.strata[k])
+		return p.runtime.draw(p.age, f.alike(&p.runtime, k, p.strata[k]))
 	})
 	for left > 0 && w.Now().Before(end) {
 		more, err := w.StepAfter(ctx, max(f.draws.Cycle, w.Elapsed()/finer))
@@ -275,6 +281,25 @@ func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes
 	return nil
 }
 
+// common is the part of the variance of runtimes, on the scale of a normal distribution, that the runs of one group in one draw have in common. Work that is sent
+// together is much alike, and what is not known of a group is unknown of all its gangs at once: were each drawn for itself, a queue of a hundred would seem to move
+// by the mean.
+const common = 0.3
+
+// alike is u as the k-th draw has it for a runtime: with what the draw has all runs of its group have in common. It is uniform in (0, 1) as u is.
+func (f *forecaster) alike(r *runtime, k int, u float64) float64 {
+	if r.curve == nil {
+		return u
+	}
+	if r.curve.draws == nil {
+		f.groups++
+		r.curve.draws = newRandom(f.draws.Seed, 1<<33+f.groups).strata(f.draws.N)
+	}
+	normal := func(u float64) float64 { return math.Sqrt2 * math.Erfinv(2*u-1) }
+	x := math.Sqrt(common)*normal(r.curve.draws[k]) + math.Sqrt(1-common)*normal(u)
+	return min(max(math.Erfc(-x/math.Sqrt2)/2, 1e-12), 1-1e-12)
+}
+
 // briefest is the shortest past from which arrivals are drawn: what came within minutes, repeated for a day, is a flood.
 const briefest = time.Hour
 
@@ -284,7 +309,7 @@ const block = 2 * time.Hour
 // come draws what comes: by queue, one piece of the past after another (a moving block bootstrap: Künsch, "The jackknife and the bootstrap for
 // general stationary observations", 1989), so that what came together comes together, and shapes come as often as they did. Of three days and
 // more, a piece is from about the same time of another day.
-func (f *forecaster) come(r *random) func() (sim.Gang, bool) {
+func (f *forecaster) come(r *random, k int) func() (sim.Gang, bool) {
 	var out []sim.Gang
 	length := min(block, f.past)
 	if length <= 0 {
@@ -304,7 +329,7 @@ func (f *forecaster) come(r *random) func() (sim.Gang, bool) {
 				a := &list[i]
 				out = append(out, sim.Gang{
 					Queue: q, At: list[i].At.Add(at).Sub(start), Pods: a.Shape.Pods, Min: a.Shape.Min, Requests: a.Shape.Requests, Share: a.Shape.Share,
-					Priority: a.Shape.Priority, Fixed: a.Shape.Fixed, Duration: a.runtime.draw(0, r.unit()),
+					Priority: a.Shape.Priority, Fixed: a.Shape.Fixed, Duration: a.runtime.draw(0, f.alike(&a.runtime, k, r.unit())),
 				})
 			}
 		}
@@ -322,10 +347,15 @@ func (f *forecaster) come(r *random) func() (sim.Gang, bool) {
 	}
 }
 
+// recordKey is the record by which a gang is told.
+func (f *forecaster) recordKey(p *prospect) RecordKey {
+	return RecordKey{p.state.Queue, len(f.history.Gangs[p.state.Key].Told) > 0}
+}
+
 // conclude makes an outlook of a gang's starts, and has the history keep it.
 func (f *forecaster) conclude(p *prospect, waits []float64, causes map[cluster.Key]int) GangOutlook {
-	known := f.history.Gangs[p.state.Key]
-	record := f.history.record(p.state.Queue, len(known.Told) == 0)
+	known, by := f.history.Gangs[p.state.Key], f.recordKey(p)
+	record := f.history.record(by)
 	g := GangOutlook{Gang: p.state.Key, UID: p.state.UID, Queue: p.state.Queue, Runtime: p.runtime.Source, Word: NotWithinHorizon, Held: record.Held, Of: record.Of}
 	slices.Sort(waits)
 	never := 0
@@ -358,7 +388,7 @@ func (f *forecaster) conclude(p *prospect, waits []float64, causes map[cluster.K
 	} else {
 		shown.High = math.MaxInt64
 	}
-	known.tell(Told{At: f.now, Drawn: g.Drawn, Shown: shown})
+	known.tell(Told{At: f.now, Drawn: g.Drawn, Shown: shown, Of: f.told[by]})
 	ends := slices.SortedFunc(maps.Keys(causes), func(a, b cluster.Key) int { return cmp.Or(cmp.Compare(causes[b], causes[a]), compareKeys(a, b)) })
 	if len(ends) > 0 {
 		if part := float64(causes[ends[0]]) / float64(len(waits)-never); part >= 0.25 {

@@ -45,9 +45,11 @@ type RecordKey struct {
 type Run struct {
 	Queue string
 	Size  int // class of GPUs; see [Shape]
-	Work  Work
-	At    cluster.Instant // when it was over
-	Took  time.Duration
+	// Ask is what exactly it asked for, as equal gangs do; "" of a run that an earlier version kept.
+	Ask  string `json:",omitempty"`
+	Work Work
+	At   cluster.Instant // when it was over
+	Took time.Duration
 	// Ended says that it ended by itself; else it was cut short, by an eviction or a fault, and would have lasted longer.
 	Ended bool
 }
@@ -65,6 +67,7 @@ type Known struct {
 	UID     string
 	Queue   string
 	Size    int
+	Ask     string `json:",omitempty"`
 	Work    Work
 	Started cluster.Instant // zero while it waits
 	Said    cluster.Instant // what its object said of that then
@@ -80,11 +83,12 @@ type Told struct {
 	Drawn, Shown Band
 	// First says that it was the first for this wait.
 	First bool
+	// Of is how many gangs of the queue were told such a band at that moment, this one included; 0 if an earlier version told it.
+	Of int `json:",omitempty"`
 }
 
-// record is that of a queue's bands.
-func (h *History) record(queue string, first bool) *Record {
-	key := RecordKey{queue, !first}
+// record is that of some bands.
+func (h *History) record(key RecordKey) *Record {
 	if h.Records[key] == nil {
 		if h.Records == nil {
 			h.Records = map[RecordKey]*Record{}
@@ -139,7 +143,7 @@ func (h *History) learn(c *Cycle, members []*member) {
 				h.Arrivals = append(h.Arrivals, Arrival{At: at, Queue: m.state.Queue, Shape: m.shape, Work: m.work})
 			}
 		}
-		k.Queue, k.Size, k.Work = m.state.Queue, m.shape.size(), m.work
+		k.Queue, k.Size, k.Ask, k.Work = m.state.Queue, m.shape.size(), m.shape.ask(), m.work
 		switch {
 		case m.over && !k.Done:
 			k.Done = true
@@ -187,7 +191,7 @@ func (h *History) gone(k *Known) {
 // over ends a run, if there was one.
 func (h *History) over(k *Known, ended bool) {
 	if !k.Started.IsZero() {
-		h.Runs = append(h.Runs, Run{Queue: k.Queue, Size: k.Size, Work: k.Work, At: h.Now, Took: max(0, h.Now.Sub(k.Started)), Ended: ended})
+		h.Runs = append(h.Runs, Run{Queue: k.Queue, Size: k.Size, Ask: k.Ask, Work: k.Work, At: h.Now, Took: max(0, h.Now.Sub(k.Started)), Ended: ended})
 	}
 	k.Started = cluster.Instant{}
 }
@@ -196,7 +200,7 @@ func (h *History) over(k *Known, ended bool) {
 func (h *History) score(k *Known) {
 	for i := range k.Told {
 		t := &k.Told[i]
-		h.record(k.Queue, t.First).Take(t.Drawn, t.Shown, max(0, k.Started.Sub(t.At)))
+		h.record(RecordKey{k.Queue, !t.First}).Take(t.Drawn, t.Shown, max(0, k.Started.Sub(t.At)), t.Of)
 	}
 	k.Told = nil
 }

@@ -1,6 +1,7 @@
 package see
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -10,9 +11,12 @@ import (
 const (
 	missed  = 0.1  // on each side
 	step    = 0.02 // γ of the record's learning
-	window  = 300  // how many scores count
+	window  = 300  // how many scores count, by weight
 	trusted = 20   // with how many a record speaks for itself
+	moment  = 20   // for how many scores those of one moment count together, at most
 	prior   = 20   // how many scores good draws are given in advance
+
+	maxScores = 3000 // are kept
 )
 
 // Band is a wait from the forecast on: the tenth part of the draws waits at most Low, half Middle, nine tenths High.
@@ -28,13 +32,13 @@ func back(x float64) time.Duration {
 	return time.Duration(max(0, min(math.Exp(x)-60, 1e9)) * float64(time.Second))
 }
 
-// narrowest is the least distance of an edge from the middle, on the axis: draws that all agree are not believed beyond about a tenth.
-const narrowest = 0.1
+// unseen is what draws leave out, as a distance on the axis: about from three fifths to five thirds of a wait, also where all draws agree.
+const unseen = 0.5
 
-// reach is how far the edges are from the middle, on the axis.
+// reach is how far the edges are from the middle, on the axis: what the draws say and what they leave out, which have nothing to do with each other.
 func (b Band) reach() (down, up float64) {
 	mid := axis(b.Middle)
-	return max(mid-axis(b.Low), narrowest), max(axis(b.High)-mid, narrowest)
+	return math.Hypot(mid-axis(b.Low), unseen), math.Hypot(axis(b.High)-mid, unseen)
 }
 
 // Stretched is the band with its edges moved away from the middle: by factors, on the axis.
@@ -52,7 +56,10 @@ func (b Band) Stretched(down, up float64) Band {
 //	α_{t+1} = α_t + γ (α − err_t),          err_t = 1 where y is beyond the edge that was shown, else 0
 //
 // with α = 0.1 and γ = 0.02, so that over time a tenth of the waits is beyond each edge, whatever the draws are worth and however the load
-// drifts. The score of the edge itself is 1 by definition: a record of good draws leaves them as they are.
+// drifts. The score of the edge itself, what draws leave out included, is 1 by definition: a record of good draws leaves them as they are.
+//
+// Bands that were told at one moment are missed together, as when a burst waits: the scores of n gangs weigh 20/n each where they are more than 20, in the
+// quantile as in the step γ. Else a record would be that of its last two bursts.
 type Record struct {
 	// Below and Above are the edges.
 	Below, Above Edge
@@ -66,8 +73,8 @@ type Record struct {
 type Edge struct {
 	// Alpha is α_t.
 	Alpha float64
-	// Scores are the latest, oldest first.
-	Scores []float64
+	// Scores are the latest, oldest first, and Weights what each counts for; where these are fewer, those of the first scores are 1.
+	Scores, Weights []float64
 }
 
 // factor is Q(1 − α_t). A record begins with the scores of draws that are as good as normal ones, so that a few waits do not move it far; they
@@ -77,20 +84,37 @@ func (e *Edge) factor() float64 {
 	if n == 0 {
 		return 1
 	}
-	all := slices.Clone(e.Scores)
-	for i := range prior {
-		all = append(all, math.Sqrt2*math.Erfinv(2*(float64(i)+0.5)/prior-1)/ninetieth)
+	type weighed struct{ score, weight float64 }
+	all, total := make([]weighed, 0, n+prior), float64(prior)
+	for i, score := range e.Scores {
+		all = append(all, weighed{score, e.weight(i)})
+		total += e.weight(i)
 	}
-	slices.Sort(all)
-	k := int(math.Ceil(float64(len(all)) * (1 - e.Alpha)))
-	return max(0.02, all[min(max(k, 1), len(all))-1])
+	for i := range prior {
+		all = append(all, weighed{math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/prior-1) / ninetieth, 1})
+	}
+	slices.SortFunc(all, func(a, b weighed) int { return cmp.Compare(a.score, b.score) })
+	i, sum := 0, all[0].weight
+	for i < len(all)-1 && sum < total*(1-e.Alpha)-1e-9 {
+		i++
+		sum += all[i].weight
+	}
+	return max(0.02, all[i].score)
+}
+
+// weight is what the i-th score counts for.
+func (e *Edge) weight(i int) float64 {
+	if i += len(e.Weights) - len(e.Scores); i >= 0 {
+		return e.Weights[i]
+	}
+	return 1
 }
 
 // ninetieth is the quantile 0.9 of the normal distribution: the score 1.
 const ninetieth = 1.2815515655446004
 
-// take learns from a score, and from whether the edge that was shown was missed.
-func (e *Edge) take(score float64, beyond bool) {
+// take learns from a score of that weight, and from whether the edge that was shown was missed.
+func (e *Edge) take(score float64, beyond bool, weight float64) {
 	if len(e.Scores) == 0 {
 		e.Alpha = missed
 	}
@@ -98,9 +122,14 @@ func (e *Edge) take(score float64, beyond bool) {
 	if beyond {
 		err = 1
 	}
-	e.Alpha = min(max(e.Alpha+step*(missed-err), 0.005), 0.5)
-	if e.Scores = append(e.Scores, score); len(e.Scores) > window {
-		e.Scores = e.Scores[len(e.Scores)-window:]
+	e.Alpha = min(max(e.Alpha+step*weight*(missed-err), 0.005), 0.5)
+	e.Scores, e.Weights = append(e.Scores, score), append(e.Weights, weight)
+	sum := 0.0
+	for i := len(e.Scores) - 1; i >= 0; i-- {
+		if sum += e.weight(i); sum > window || len(e.Scores)-i > maxScores {
+			e.Scores, e.Weights = e.Scores[i+1:], e.Weights[max(0, i+1-(len(e.Scores)-len(e.Weights))):]
+			break
+		}
 	}
 }
 
@@ -109,12 +138,13 @@ func (r *Record) Scale(b Band) Band {
 	return b.Stretched(r.Below.factor(), r.Above.factor())
 }
 
-// Take learns from a wait: how it was forecast by the draws, and what was shown.
-func (r *Record) Take(drawn, shown Band, wait time.Duration) {
+// Take learns from a wait: how it was forecast by the draws, what was shown, and of how many gangs such bands were told at that moment (0: of this one).
+func (r *Record) Take(drawn, shown Band, wait time.Duration, of int) {
+	weight := min(1, moment/float64(max(of, 1)))
 	y, mid := axis(wait), axis(drawn.Middle)
 	down, up := drawn.reach()
-	r.Below.take((mid-y)/down, wait < shown.Low)
-	r.Above.take((y-mid)/up, wait > shown.High)
+	r.Below.take((mid-y)/down, wait < shown.Low, weight)
+	r.Above.take((y-mid)/up, wait > shown.High, weight)
 	r.Last = append(r.Last, wait >= shown.Low && wait <= shown.High)
 	if len(r.Last) > 100 {
 		r.Last = r.Last[len(r.Last)-100:]

@@ -1,7 +1,8 @@
 package see
 
 import (
-	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -9,6 +10,10 @@ import (
 
 // enough is how many runs must have ended before anything is learned from a group of them.
 const enough = 20
+
+// latest is how many ended runs of a group are learned from: the latest to begin, and those that began since and go on. What is sent now is like what was
+// sent lately: in a recorded trace the mean of all runs is more than twice what the work takes that comes in bursts, when there is somebody who waits.
+const latest = 60
 
 // measure is what runs of a group are counted in.
 type measure byte
@@ -33,16 +38,24 @@ func (m measure) of(w *Work) time.Duration {
 // group is runs from which is learned together.
 type group struct {
 	measure measure
-	by      string // "stem", "kind, queue and size", "queue", "cluster"
+	by      string // "stem and amount", "stem", "kind, queue and amount", "kind, queue and size", "queue", "cluster"
 	key     string
+}
+
+// asker is whose work it is, and what exactly it asks for.
+type asker struct {
+	queue string
+	size  int
+	ask   string
 }
 
 // groups are those that a work belongs to, in the order in which they are asked. What the owner expects is best corrected by how that went before;
 // without it the narrowest group is asked first, in parts of deadlines where there are any.
-func groups(queue string, size int, w *Work) []group {
-	stem := group{seconds, "stem", queue + "\x00" + w.Stem}
+func groups(by asker, w *Work) []group {
+	stem := group{seconds, "stem", by.queue + "\x00" + w.Stem}
+	kind := by.queue + "\x00" + w.Kind + "\x00"
 	wide := func(m measure) []group {
-		return []group{{m, "kind, queue and size", fmt.Sprintf("%s\x00%s\x00%d", queue, w.Kind, size)}, {m, "queue", queue}, {m, "cluster", ""}}
+		return []group{{m, "kind, queue and amount", kind + by.ask}, {m, "kind, queue and size", kind + strconv.Itoa(by.size)}, {m, "queue", by.queue}, {m, "cluster", ""}}
 	}
 	var out []group
 	if w.Expected > 0 {
@@ -50,7 +63,7 @@ func groups(queue string, size int, w *Work) []group {
 		return append(out, wide(ofExpected)...)
 	}
 	if w.Stem != "" {
-		out = append(out, stem)
+		out = append(out, group{seconds, "stem and amount", stem.key + "\x00" + by.ask}, stem)
 	}
 	if w.Deadline > 0 {
 		out = append(out, wide(ofDeadline)...)
@@ -86,11 +99,12 @@ func learn(h *History, now cluster.Instant, members []*member) *runtimes {
 	r := &runtimes{spans: map[group][]span{}, curves: map[group]*curve{}}
 	for i := range h.Runs {
 		run := &h.Runs[i]
-		r.add(run.Queue, run.Size, &run.Work, run.Took, run.Ended)
+		r.add(asker{run.Queue, run.Size, run.Ask}, &run.Work, run.At.Add(-run.Took), run.Took, run.Ended)
 	}
 	for _, m := range members {
 		if m.whole && !m.over {
-			r.add(m.state.Queue, m.shape.size(), &m.work, age(m, now), false)
+			ran := age(m, now)
+			r.add(m.asker(), &m.work, now.Add(-ran), ran, false)
 		}
 	}
 	return r
@@ -105,7 +119,7 @@ func age(m *member, now cluster.Instant) time.Duration {
 	return max(0, now.Sub(at))
 }
 
-func (r *runtimes) add(queue string, size int, w *Work, took time.Duration, ended bool) {
+func (r *runtimes) add(by asker, w *Work, began cluster.Instant, took time.Duration, ended bool) {
 	// It counts in all groups, also in those that it would not ask itself.
 	all := *w
 	for _, m := range []measure{seconds, ofExpected, ofDeadline} {
@@ -113,7 +127,7 @@ func (r *runtimes) add(queue string, size int, w *Work, took time.Duration, ende
 		if unit <= 0 {
 			continue
 		}
-		s := span{float64(took) / float64(unit), ended}
+		s := span{float64(took) / float64(unit), ended, began}
 		if m == seconds {
 			all.Expected, all.Deadline = 0, 0
 		} else {
@@ -122,7 +136,7 @@ func (r *runtimes) add(queue string, size int, w *Work, took time.Duration, ende
 		if m == ofDeadline {
 			all.Expected = 0
 		}
-		for _, g := range groups(queue, size, &all) {
+		for _, g := range groups(by, &all) {
 			if g.measure == m {
 				r.spans[g] = append(r.spans[g], s)
 			}
@@ -134,14 +148,16 @@ func (r *runtimes) add(queue string, size int, w *Work, took time.Duration, ende
 func (r *runtimes) curve(g group) *curve {
 	c, known := r.curves[g]
 	if !known {
-		n := 0
-		for _, s := range r.spans[g] {
-			if s.ended {
+		spans := r.spans[g]
+		slices.SortStableFunc(spans, func(a, b span) int { return b.began.Compare(a.began) })
+		n, upTo := 0, 0
+		for ; n < latest && upTo < len(spans); upTo++ {
+			if spans[upTo].ended {
 				n++
 			}
 		}
 		if n >= enough {
-			c = newCurve(r.spans[g])
+			c = newCurve(spans[:upTo])
 		}
 		r.curves[g] = c
 	}
@@ -156,8 +172,8 @@ type runtime struct {
 	work  Work
 }
 
-func (r *runtimes) of(queue string, size int, w Work) runtime {
-	for _, g := range groups(queue, size, &w) {
+func (r *runtimes) of(by asker, w Work) runtime {
+	for _, g := range groups(by, &w) {
 		if c := r.curve(g); c != nil {
 			return runtime{Source{RuntimeLearned, g.by, c.ends}, c, g.measure.of(&w), w}
 		}

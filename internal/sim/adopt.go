@@ -94,7 +94,7 @@ func (g *gangState) since(now cluster.Instant) cluster.Instant {
 // leave removes a pod that was going when its image was taken.
 func (w *Cluster) leave(p *pod) {
 	if p.gang.loose || !p.state.Recreated && !p.state.Returning {
-		w.remove(p)
+		w.remove(p, w.now)
 		return
 	}
 	w.gone(p)

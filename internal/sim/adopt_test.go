@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func TestClusterFromGoesOn(t *testing.T) {
 		}
 		half := cluster.Instant{}
 		var told map[string]bool
-		started := func(g cluster.Key, _ []string, _ cluster.Key) { told[g.Name] = true }
+		started := func(g cluster.Key, _ []string, _ cluster.Key, _ cluster.Instant) { told[g.Name] = true }
 		o := Options{Grace: 30 * time.Second, Arrivals: from(-1), Started: started}
 		w := small(t, o)
 		o.Engine = w.o.Engine
@@ -107,7 +108,9 @@ func TestWorldFromPast(t *testing.T) {
 		im := w.Store.Snapshot(w.Now()).Image()
 		im.Now = im.Now.Add(-back)
 		after := ""
-		o := Options{Engine: w.o.Engine, Started: func(g cluster.Key, _ []string, last cluster.Key) { after = g.Name + " after " + last.Name }}
+		o := Options{Engine: w.o.Engine, Started: func(g cluster.Key, _ []string, last cluster.Key, _ cluster.Instant) {
+			after = g.Name + " after " + last.Name
+		}}
 		again := NewClusterFrom(o, &im, func(g *cluster.GangState) time.Duration {
 			if g.Key.Name == "over" {
 				return time.Nanosecond
@@ -124,5 +127,37 @@ func TestWorldFromPast(t *testing.T) {
 		if took := again.Elapsed(); took > 2*time.Minute {
 			t.Errorf("set back by %s: it took %s", back, took)
 		}
+	}
+}
+
+// TestCoarse: a world that decides every ten minutes starts work, one after the other, about when one that decides every second does.
+func TestCoarse(t *testing.T) {
+	t.Parallel()
+	starts := func(coarse bool, least time.Duration) (out []time.Duration) {
+		var w *Cluster
+		w = small(t, Options{Coarse: coarse, Started: func(_ cluster.Key, _ []string, _ cluster.Key, since cluster.Instant) {
+			out = append(out, since.Sub(w.start))
+		}})
+		for i := range 30 {
+			if err := w.Submit(Gang{Name: fmt.Sprintf("g%02d", i), Queue: "a", Pods: 1, Requests: Room(8000, 0, 0, 1), Duration: time.Duration(660+i*97%400) * time.Second}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for len(out) < 30 {
+			if more, err := w.StepAfter(t.Context(), least); err != nil || !more {
+				t.Fatalf("%d have started: %v", len(out), err)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	fine, coarse, late := starts(false, time.Second), starts(true, 10*time.Minute), starts(false, 10*time.Minute)
+	for i := range fine {
+		if off := (coarse[i] - fine[i]).Abs(); off >= 10*time.Minute {
+			t.Errorf("the %d-th starts after %s, and in a coarse world after %s", i, fine[i], coarse[i])
+		}
+	}
+	if late[29] < fine[29]+time.Hour {
+		t.Errorf("without that the last starts after %s, not much later than %s: the test shows nothing", late[29], fine[29])
 	}
 }

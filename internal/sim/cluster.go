@@ -23,9 +23,13 @@ type Options struct {
 	// Arrivals and Outages return what comes next, in time order, and false when no more comes. Nil means nothing comes.
 	Arrivals func() (Gang, bool)
 	Outages  func() (Outage, bool)
-	// Started is told of a gang that has got its minimum: the nodes of its pods so far, and which gang left one of them last; the zero
-	// key where none has. Nil for nobody.
-	Started func(gang cluster.Key, on []string, after cluster.Key)
+	// Coarse is for worlds that decide more seldom than a scheduler does: a gang that starts is taken to have started when it could, once the last pod had left
+	// where it runs and it was there, no earlier than the decision before this one. Its end is counted from then. Otherwise work would wait for decisions. (Work
+	// that is shorter than the time between two still does: one follows the other at each. To decide as often as it ends costs forty times as much.)
+	Coarse bool
+	// Started is told of a gang that has got its minimum: the nodes of its pods so far, which gang left one of them last, the zero
+	// key where none has, and since when it runs. Nil for nobody.
+	Started func(gang cluster.Key, on []string, after cluster.Key, since cluster.Instant)
 	// Check is called after each decision with what was decided on, what was decided, and why. Its error ends the cluster.
 	Check func(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.Trace) error
 }
@@ -87,6 +91,8 @@ type Cluster struct {
 	pods   map[string]*pod  // by UID; those that exist
 	held   map[string]int64 // milli-GPU of running pods by leaf queue
 	err    error            // of an arrival or outage that makes no sense
+
+	decided, before cluster.Instant // when it was decided last, and the time before
 
 	frozen bool // nothing comes, ends, fails or is repaired any more
 	driver *engine.Driver
@@ -194,6 +200,7 @@ func (w *Cluster) Seen() { w.driver.Skip() }
 
 // Decide runs one cycle of the scheduler on the cluster as it stands, and lets what was decided begin. It costs what the engine does.
 func (w *Cluster) Decide(ctx context.Context) (engine.Result, error) {
+	w.before, w.decided = cluster.Latest(w.start, w.decided), w.now
 	snap, plans, result := w.driver.Cycle(ctx, w.now)
 	w.Figures.Decisions++
 	if w.o.Check != nil {

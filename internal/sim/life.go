@@ -169,9 +169,14 @@ func (w *Cluster) run(p *pod, on string, groups []string) {
 	g.whole = true
 	g.state.LastStart, g.state.StaleSince = w.now, cluster.Instant{}
 	w.Store.Apply(g.state)
-	w.works(g, w.now)
+	where, after, free := w.places(g)
+	since := w.now
+	if w.o.Coarse {
+		since = cluster.Latest(w.before, cluster.Latest(free, g.state.Created))
+	}
+	w.works(g, since)
 	if w.o.Started != nil {
-		w.tell(g)
+		w.o.Started(g.state.Key, where, after, since)
 	}
 }
 
@@ -189,18 +194,16 @@ func (w *Cluster) works(g *gangState, since cluster.Instant) {
 		return
 	}
 	spell := g.spell
-	w.at(cluster.Latest(w.now, since.Add(g.Duration)), func() {
+	at := since.Add(g.Duration)
+	w.at(cluster.Latest(w.now, at), func() {
 		if g.whole && g.spell == spell && !w.frozen {
-			w.end(g)
+			w.end(g, at)
 		}
 	})
 }
 
-// tell says that a gang has started, where, and after whom.
-func (w *Cluster) tell(g *gangState) {
-	var on []string
-	var after cluster.Key
-	last := cluster.Instant{}
+// places says where a gang runs, and who left there last, and when.
+func (w *Cluster) places(g *gangState) (on []string, after cluster.Key, last cluster.Instant) {
 	for _, p := range g.pods {
 		if p.state.Phase != cluster.Running || slices.Contains(on, p.state.NodeName) {
 			continue
@@ -210,7 +213,7 @@ func (w *Cluster) tell(g *gangState) {
 			last, after = n.leftAt, n.left
 		}
 	}
-	w.o.Started(g.state.Key, on, after)
+	return on, after, last
 }
 
 // stop takes a running pod out of its gang's and queue's counts.
@@ -256,7 +259,7 @@ func (w *Cluster) evict(p *pod) {
 // gone removes a pod; its owner makes another one.
 func (w *Cluster) gone(p *pod) {
 	w.stop(p)
-	w.remove(p)
+	w.remove(p, w.now)
 	if p.gang.loose {
 		return
 	}
@@ -264,23 +267,23 @@ func (w *Cluster) gone(p *pod) {
 	w.make(p)
 }
 
-// remove takes a pod out of the cluster.
-func (w *Cluster) remove(p *pod) {
+// remove takes a pod out of the cluster, which it left then.
+func (w *Cluster) remove(p *pod, at cluster.Instant) {
 	if n := w.nodes[p.state.NodeName]; n != nil {
 		delete(n.pods, p.state.UID)
-		n.left, n.leftAt = p.gang.state.Key, w.now
+		n.left, n.leftAt = p.gang.state.Key, at
 	}
 	delete(w.pods, p.state.UID)
 	w.Store.Apply(cluster.PodGone{UID: p.state.UID})
 }
 
-// end is when a gang has worked for as long as it had to.
-func (w *Cluster) end(g *gangState) {
+// end is when a gang has worked for as long as it had to: now, or, in a coarse world, some time since the last decision.
+func (w *Cluster) end(g *gangState, at cluster.Instant) {
 	for _, p := range g.pods {
 		if p.state.Phase == cluster.Running {
 			w.held[g.Queue] -= p.gpu
 		}
-		w.remove(p)
+		w.remove(p, at)
 	}
 	delete(w.gangs, g.state.Key)
 	w.Store.Apply(cluster.GangGone{Key: g.state.Key})

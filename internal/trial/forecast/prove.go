@@ -43,6 +43,7 @@ type Scored struct {
 
 	pastDrawn see.Band
 	queue     string
+	pastOf    int // how many were told at that moment in the queue
 	size      int
 }
 
@@ -117,7 +118,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 		sizes[key] = bits.Len64(uint64((gpu*int64(j.Pods) - 1) / cluster.Whole))
 		return j.Gang, ok
 	}
-	o.Started = func(g cluster.Key, _ []string, _ cluster.Key) {
+	o.Started = func(g cluster.Key, _ []string, _ cluster.Key, _ cluster.Instant) {
 		from, waited := since[g]
 		delete(since, g)
 		if !waited || w.Now().Sub(from) <= o.Cycle {
@@ -127,7 +128,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 		if s := pending[g]; s != nil {
 			delete(pending, g)
 			s.Wait = w.Elapsed() - s.At
-			past.record(s.queue).Take(s.pastDrawn, s.Past, s.Wait)
+			past.record(s.queue).Take(s.pastDrawn, s.Past, s.Wait, s.pastOf)
 			out.Scored = append(out.Scored, *s)
 		}
 		past.started(queue[g], sizes[g], took)
@@ -198,8 +199,14 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 			out.Spent += clock() - began
 		}
 		out.Calls++
+		first := map[string]int{} // how many gangs of each queue are told for the first time
 		for i := range look.Gangs {
-			p.note(out, &look.Gangs[i], w, pending, since, past, bounds, sizes)
+			if pending[look.Gangs[i].Gang] == nil {
+				first[look.Gangs[i].Queue]++
+			}
+		}
+		for i := range look.Gangs {
+			p.note(out, &look.Gangs[i], w, pending, since, past, bounds, sizes, first[look.Gangs[i].Queue])
 		}
 	}
 	out.Lived, out.Figures = w.Elapsed(), w.Figures
@@ -220,7 +227,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 }
 
 // note keeps a first forecast, with what the rivals say at that moment.
-func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.Cluster, pending map[cluster.Key]*Scored, since map[cluster.Key]cluster.Instant, past *pastWaits, bounds *qbets, sizes map[cluster.Key]int) {
+func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.Cluster, pending map[cluster.Key]*Scored, since map[cluster.Key]cluster.Instant, past *pastWaits, bounds *qbets, sizes map[cluster.Key]int, first int) {
 	if pending[g.Gang] != nil {
 		return
 	}
@@ -235,7 +242,7 @@ func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.Cluster, pending ma
 		}
 		return cluster.InstantOf(t).Sub(w.Now())
 	}
-	s := &Scored{At: w.Elapsed(), queue: g.Queue, size: sizes[g.Gang], Drawn: g.Drawn, Shown: see.Band{Low: wait(g.P10), Middle: wait(g.P50), High: wait(g.P90)}}
+	s := &Scored{At: w.Elapsed(), queue: g.Queue, size: sizes[g.Gang], pastOf: first, Drawn: g.Drawn, Shown: see.Band{Low: wait(g.P10), Middle: wait(g.P50), High: wait(g.P90)}}
 	age := w.Now().Sub(since[g.Gang])
 	s.pastDrawn, s.Past, s.HasPast = past.tell(s.queue, s.size, age)
 	s.Bounds, s.HasBounds = bounds.tell(s.queue, s.size, age)
