@@ -238,20 +238,24 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// draw makes a tree of cohorts and ClusterQueues at random, with one flavor, in small numbers.
-func draw(r *rand.Rand) *Objects {
+// draw makes a tree of cohorts and ClusterQueues at random, with so many flavors, in small numbers.
+func draw(r *rand.Rand, flavors int) *Objects {
 	var o Objects
 	quota := func(below bool) []ResourceGroup {
-		q := ResourceQuota{Name: "nvidia.com/gpu", NominalQuota: Amount(fmt.Sprint(r.IntN(6)))}
-		if below && r.IntN(2) == 0 {
-			a := Amount(fmt.Sprint(r.IntN(5)))
-			q.BorrowingLimit = &a
+		g := ResourceGroup{CoveredResources: []string{"nvidia.com/gpu"}}
+		for f := range flavors {
+			q := ResourceQuota{Name: "nvidia.com/gpu", NominalQuota: Amount(fmt.Sprint(r.IntN(6)))}
+			if below && r.IntN(2) == 0 {
+				a := Amount(fmt.Sprint(r.IntN(5)))
+				q.BorrowingLimit = &a
+			}
+			if below && r.IntN(2) == 0 {
+				a := Amount(fmt.Sprint(r.IntN(5)))
+				q.LendingLimit = &a
+			}
+			g.Flavors = append(g.Flavors, FlavorQuotas{Name: fmt.Sprint("f", f), Resources: []ResourceQuota{q}})
 		}
-		if below && r.IntN(2) == 0 {
-			a := Amount(fmt.Sprint(r.IntN(5)))
-			q.LendingLimit = &a
-		}
-		return []ResourceGroup{{CoveredResources: []string{q.Name}, Flavors: []FlavorQuotas{{Name: "f", Resources: []ResourceQuota{q}}}}}
+		return []ResourceGroup{g}
 	}
 	cohorts := r.IntN(4)
 	for i := range cohorts {
@@ -282,7 +286,7 @@ type account struct {
 	isQueue              map[string]bool
 }
 
-func newAccount(o *Objects) account {
+func newAccount(o *Objects, flavor int) account {
 	a := account{map[string]string{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}}
 	put := func(name, parent string, groups []ResourceGroup) {
 		a.parent[name], a.borrow[name], a.lends[name] = parent, math.MaxInt32, math.MaxInt32
@@ -290,7 +294,7 @@ func newAccount(o *Objects) account {
 			a.borrow[name] = 0
 		}
 		for _, g := range groups {
-			q := g.Flavors[0].Resources[0]
+			q := g.Flavors[flavor].Resources[0]
 			number := func(x Amount) (n int) { _, _ = fmt.Sscan(string(x), &n); return n }
 			a.quota[name] = number(q.NominalQuota)
 			if q.BorrowingLimit != nil {
@@ -333,60 +337,67 @@ func (a account) admits(holds map[string]int) bool {
 	return true
 }
 
-// TestLimits: the sum of nominal quotas is kept, and a ClusterQueue alone may hold in its Queue exactly what Kueue would admit, as the scheduler
-// reads the Queues. Whatever Kueue would admit of several together, the Queues do too.
+// allows says what Queues allow to be held: whether no limit is exceeded on the way up from any of them.
+func allows(queues map[string]queuev2.Queue, holds map[string]int) bool {
+	sums := map[string]float64{}
+	for name, x := range holds {
+		for at := name; at != ""; at = queues[at].Spec.ParentQueue {
+			sums[at] += float64(x)
+		}
+	}
+	for name, x := range sums { // order: all of them
+		if l := queues[name].Spec.Resources.GPU.Limit; l != queuev2.Unlimited && x > l {
+			return false
+		}
+	}
+	return true
+}
+
+// TestLimits: the sum of nominal quotas is kept, and with one flavor a ClusterQueue alone may hold in its Queue exactly what Kueue would admit.
+// Whatever Kueue would admit of several together, in several flavors, the Queues allow.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		o := draw(r)
+	for i := range 2000 {
+		flavors := 1 + i%2
+		o := draw(r, flavors)
 		p := Translate(o, Options{})
 		if len(p.Refusals) > 0 {
 			t.Fatal(p.Refusals)
 		}
-		a := newAccount(o)
 		nominal, tops := 0, 0.0
-		for _, q := range a.quota { // order: a sum
-			nominal += q
-		}
 		queues := map[string]queuev2.Queue{}
 		for _, q := range p.Queues {
-			if st, problem := kai.Queue(&q); problem != "" {
-				t.Fatal(st, problem)
+			if _, problem := kai.Queue(&q); problem != "" {
+				t.Fatal(problem)
 			}
 			queues[q.Name] = q
 			if q.Spec.ParentQueue == "" {
 				tops += q.Spec.Resources.GPU.Quota
 			}
 		}
+		admitted, together := true, map[string]int{}
+		for f := range flavors {
+			a := newAccount(o, f)
+			for _, q := range a.quota { // order: a sum
+				nominal += q
+			}
+			holds := map[string]int{}
+			for _, q := range o.ClusterQueues {
+				for x := range 40 {
+					if alone := map[string]int{q.Name: x}; flavors == 1 && a.admits(alone) != allows(queues, alone) {
+						t.Fatalf("%s alone with %d: Kueue %v, Queues %v\n%s", q.Name, x, a.admits(alone), allows(queues, alone), show(p))
+					}
+				}
+				holds[q.Name] = r.IntN(8)
+				together[q.Name] += holds[q.Name]
+			}
+			admitted = admitted && a.admits(holds)
+		}
 		if float64(nominal) != tops {
 			t.Fatalf("the quotas are %v, and were %d: %+v", tops, nominal, p.Queues)
 		}
-		within := func(holds map[string]int) bool {
-			sums := map[string]float64{}
-			for name, x := range holds {
-				for at := name; at != ""; at = a.parent[at] {
-					sums[at] += float64(x)
-				}
-			}
-			for name, x := range sums {
-				if l := queues[name].Spec.Resources.GPU.Limit; l != queuev2.Unlimited && x > l {
-					return false
-				}
-			}
-			return true
-		}
-		together := map[string]int{}
-		for name := range a.isQueue {
-			for x := range 40 {
-				alone := map[string]int{name: x}
-				if a.admits(alone) != within(alone) {
-					t.Fatalf("%s alone with %d: Kueue %v, Queues %v\n%s", name, x, a.admits(alone), within(alone), show(p))
-				}
-			}
-			together[name] = r.IntN(8)
-		}
-		if a.admits(together) && !within(together) {
+		if admitted && !allows(queues, together) {
 			t.Fatalf("%v: Kueue admits it, the Queues do not\n%s", together, show(p))
 		}
 	}
@@ -398,7 +409,7 @@ func TestSums(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names := []string{"cpu", "memory", "nvidia.com/gpu", "rdma/hca", "ephemeral-storage"}
 	for range 300 {
-		o := draw(r)
+		o := draw(r, 1)
 		want := map[string]resource.Quantity{}
 		for i := range o.ClusterQueues {
 			var g []ResourceGroup

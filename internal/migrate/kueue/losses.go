@@ -239,6 +239,12 @@ func (p *planner) settings() {
 		return
 	}
 	lose := func(field, rule, instead string) { p.lose("Kueue's configuration", field, rule, instead) }
+	if len(c.Resources.ExcludeResourcePrefixes) > 0 {
+		lose("resources.excludeResourcePrefixes", "limits of what Kueue does not count are -1, of resources that some quota is of", "")
+	}
+	if c.Resources.QuotaCheckStrategy == ignoreUndeclared {
+		lose("resources.quotaCheckStrategy", "is "+ignoreUndeclared+": limits of what a ClusterQueue has no quota of are -1, in the Queues above too", "")
+	}
 	if len(c.Resources.Transformations) > 0 {
 		lose("resources.transformations", "a Queue counts what pods ask for, and nothing made of it", "quotas of the resources that pods name")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
 // Never is the minimum runtime that stands for "is never preempted": ten years.
@@ -29,6 +30,9 @@ const fixedPriority = 100
 
 // maxPriority is the largest value of a PriorityClass that is not the system's.
 const maxPriority = 1_000_000_000
+
+// ignoreUndeclared is the strategy of Kueue's by which a resource without a quota is not counted.
+const ignoreUndeclared = "IgnoreUndeclared"
 
 // Options are what the caller decides.
 type Options struct {
@@ -128,7 +132,7 @@ func (p *planner) resources(all []*node) {
 
 // devices is how many GPUs one of a resource counts as; 0 if it is none.
 func devices(name string) int64 {
-	if name == "nvidia.com/gpu" || name == "amd.com/gpu" {
+	if name == string(core.NvidiaGPU) || name == string(core.AMDGPU) {
 		return 1
 	}
 	return cluster.SliceGPUs(name)
@@ -171,13 +175,16 @@ func (p *planner) queue(n *node) queuev2.Queue {
 			res.CPU = p.resource(n, name, a, 1000, 1, weight)
 		case "memory":
 			res.Memory = p.resource(n, name, a, 1e-6, 1e6, weight)
-		case "nvidia.com/gpu":
+		case string(core.NvidiaGPU):
 		default:
 			if res.Extended == nil {
 				res.Extended = map[string]queuev2.QueueResource{}
 			}
 			res.Extended[name] = p.resource(n, name, a, 1, 1, weight)
 		}
+	}
+	if !slices.Contains(p.names, string(core.NvidiaGPU)) {
+		gpu.add(p.amounts(n, string(core.NvidiaGPU)), 1) // none, but not limited either where Kueue does not count them
 	}
 	res.GPU = p.resource(n, "GPUs", gpu, 1, 100, weight)
 	for _, missing := range []struct {
@@ -236,7 +243,7 @@ func (p *planner) excluded(n *node, name string) bool {
 	}
 	if c := p.in.Config; c != nil {
 		prefixes = append(slices.Clone(prefixes), c.Resources.ExcludeResourcePrefixes...)
-		if c.Resources.QuotaCheckStrategy == "IgnoreUndeclared" && !covered {
+		if c.Resources.QuotaCheckStrategy == ignoreUndeclared && !covered {
 			return true
 		}
 	}
