@@ -169,8 +169,9 @@ func (c *checker) queues() error {
 	} else if err != nil {
 		return err
 	}
-	if c.plan == nil {
-		return nil // it could not be read, which has been told
+	if c.plan == nil || len(c.plan.Refusals) > 0 {
+		c.add(migrate.See, "Queues", "they were not compared with Kueue's objects, which could not be carried over", "")
+		return nil
 	}
 	have := map[string]*queuev2.Queue{}
 	for i := range all.Items {

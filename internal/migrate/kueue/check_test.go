@@ -175,6 +175,7 @@ func TestCheckStops(t *testing.T) {
 		"webhooks":      {installed(t, 0, ""), "stop MutatingWebhookConfiguration kueue-mutating-webhook-configuration: it is Kueue's, and none of Kueue's pods is ready"},
 		"unlabelled":    {installed(t, 1, "apiVersion: config.kueue.x-k8s.io/v1beta1\nmanageJobsWithoutQueueName: true\n"), "stop Kueue's configuration: manageJobsWithoutQueueName"},
 		"loop":          {refusing, "stop Cohort o: spec.parentName: the cohorts form a loop: o → o"},
+		"not compared":  {refusing, "see Queues: they were not compared"},
 		"configuration": {installed(t, 1, "apiVersion: config.kueue.x-k8s.io/v1beta1\nresources: 7\n"), "stop ConfigMap kueue-system/kueue-manager-config"},
 	} {
 		if r, text := checked(t, c.api); !r.Stops() || !strings.Contains(text, c.want) {
