@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,52 +17,54 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/migrate"
+	"github.com/muster-scheduler/muster/internal/migrate/kueue"
 )
 
 // errNotNow ends a check that found something in the way.
 var errNotNow = errors.New("do not start Muster yet")
 
-// NewMigrate returns `muster migrate`: the way from KAI to Muster.
+// NewMigrate returns `muster migrate`: the way from KAI or Kueue to Muster.
 func NewMigrate(d Deps) *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Change over from KAI: what stands in the way, and what will differ", Args: cobra.NoArgs,
+		Use: "migrate", Short: "Change over from KAI or Kueue: what stands in the way, and what will differ", Args: cobra.NoArgs,
 		RunE: app.NeedsCommand,
 	}
-	c.AddCommand(newMigrateCheck(d), newMigrateValues())
+	c.AddCommand(newMigrateCheck(d), newMigrateQueues(d), newMigrateValues())
 	return c
 }
 
 func newMigrateCheck(d Deps) *cobra.Command {
-	var output string
+	var output, from string
+	var options kueue.Options
 	o := app.ClientOptions{QPS: -1, UserAgent: "muster/" + d.Version}
 	c := &cobra.Command{
-		Use: "check", Short: "Say whether Muster may be started in this cluster now, and what will differ from KAI", Args: cobra.NoArgs,
+		Use: "check", Short: "Say whether Muster may be started in this cluster now, and what will differ", Args: cobra.NoArgs,
 		Long: "Say whether Muster may be started in this cluster now. It may not while KAI runs: KAI's single scheduler holds no Lease, so that nothing\n" +
 			"else would keep the two apart. It also looks at Leases, CustomResourceDefinitions, webhooks that are left behind, priority classes and\n" +
 			"queues, and tells beforehand what will differ for the objects that this cluster has. It reads, and changes nothing.\n" +
+			"With --from kueue it looks at Kueue instead, which may run beside Muster: at its controller and webhooks, at what it holds, and at what\n" +
+			"gets lost of its queues and the kinds of workloads that it manages.\n" +
 			"It ends with an error (exit status 1) while something stands in the way.",
-		Example: "  muster migrate check\n  muster migrate check -o json",
+		Example: "  muster migrate check\n  muster migrate check -o json\n  muster migrate check --from kueue",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := form.Check(output); err != nil {
 				return err
 			}
-			config, err := app.RESTConfig(o)
+			if from != fromKAI && from != fromKueue {
+				return fmt.Errorf("--from is %q; it must be %s or %s", from, fromKAI, fromKueue)
+			}
+			reader, host, err := migrationReader(o)
 			if err != nil {
 				return err
 			}
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
-				if err := add(scheme); err != nil {
-					return fmt.Errorf("build the scheme: %w", err)
-				}
+			var report *migrate.Report
+			if from == fromKueue {
+				report, err = kueue.Check(c.Context(), reader, options)
+			} else {
+				report, err = migrate.Check(c.Context(), reader, time.Now())
 			}
-			reader, err := client.New(config, client.Options{Scheme: scheme})
 			if err != nil {
-				return advise(err, config.Host)
-			}
-			report, err := migrate.Check(c.Context(), reader, time.Now())
-			if err != nil {
-				return advise(err, config.Host)
+				return advise(err, host)
 			}
 			if err := form.Emit(c.OutOrStdout(), output, report, func() string { return drawMigration(report) }); err != nil {
 				return err
@@ -73,10 +76,42 @@ func newMigrateCheck(d Deps) *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
-	fs.StringVar(&o.Context, "context", "", "context of the kubeconfig; empty: its current one")
+	migrationFlags(fs, &o, &options)
+	fs.StringVar(&from, "from", fromKAI, "what the cluster has now: kai or kueue")
 	fs.StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	return c
+}
+
+// What a cluster may come from.
+const (
+	fromKAI   = "kai"
+	fromKueue = "kueue"
+)
+
+// migrationFlags are those of all commands that look at a cluster.
+func migrationFlags(fs *pflag.FlagSet, o *app.ClientOptions, options *kueue.Options) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
+	fs.StringVar(&o.Context, "context", "", "context of the kubeconfig; empty: its current one")
+	fs.StringVar(&options.CohortPrefix, "cohort-prefix", "", "what the names of cohorts of Kueue's get before them as Queues, such as cohort-")
+}
+
+// migrationReader reads a cluster's objects, the unknown ones too; host names it.
+func migrationReader(o app.ClientOptions) (reader client.Reader, host string, err error) {
+	config, err := app.RESTConfig(o)
+	if err != nil {
+		return nil, "", err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, "", fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	reader, err = client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, "", advise(err, config.Host)
+	}
+	return reader, config.Host, nil
 }
 
 // drawMigration draws a report, a section for each level.

@@ -53,6 +53,9 @@ type Report struct {
 	Clear []string `json:"clear"`
 }
 
+// NewReport returns one that has found nothing yet.
+func NewReport() *Report { return &Report{Findings: []Finding{}, Clear: []string{}} }
+
 // Stops says whether something stands in the way.
 func (r *Report) Stops() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level == Stop })
@@ -68,11 +71,8 @@ type checker struct {
 
 // Check looks at a cluster as of now. What may not be read is a finding, for then nobody knows.
 func Check(ctx context.Context, reader client.Reader, now time.Time) (*Report, error) {
-	c := &checker{ctx: ctx, reader: reader, now: now, report: &Report{Findings: []Finding{}, Clear: []string{}}}
-	for _, step := range []struct {
-		clear string
-		look  func() error
-	}{
+	c := &checker{ctx: ctx, reader: reader, now: now, report: NewReport()}
+	return c.report, c.report.Run([]Step{
 		{"no Deployment of KAI's runs", c.deployments},
 		{"nobody holds a Lease of KAI's", c.leases},
 		{"the CustomResourceDefinitions are those that Muster was built with", c.definitions},
@@ -80,26 +80,43 @@ func Check(ctx context.Context, reader client.Reader, now time.Time) (*Report, e
 		{"the usual priority classes are there", c.priorities},
 		{"every queue is complete", c.queues},
 		{"nothing that this cluster uses is known to differ", c.differences},
-	} {
-		before := len(c.report.Findings)
-		if err := step.look(); apierrors.IsForbidden(err) {
-			c.add(See, "this check", "it may not read all it has to: "+err.Error(), "run it with the rights of an administrator")
+	})
+}
+
+// Step is one look of a check.
+type Step struct {
+	// Clear is what is so if it finds nothing, in words.
+	Clear string
+	Look  func() error
+}
+
+// Run takes the steps, and orders the findings. What may not be read is a finding; any other error ends the check.
+func (r *Report) Run(steps []Step) error {
+	for _, step := range steps {
+		before := len(r.Findings)
+		if err := step.Look(); apierrors.IsForbidden(err) {
+			r.Add(See, "this check", "it may not read all it has to: "+err.Error(), "run it with the rights of an administrator")
 		} else if err != nil {
-			return nil, err
+			return err
 		}
-		if len(c.report.Findings) == before {
-			c.report.Clear = append(c.report.Clear, step.clear)
+		if len(r.Findings) == before {
+			r.Clear = append(r.Clear, step.Clear)
 		}
 	}
 	order := []Level{Stop, See, Differs}
-	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level))
 	})
-	return c.report, nil
+	return nil
+}
+
+// Add adds a finding.
+func (r *Report) Add(l Level, about, text, next string) {
+	r.Findings = append(r.Findings, Finding{Level: l, About: about, Text: text, Next: next})
 }
 
 func (c *checker) add(l Level, about, text, next string) {
-	c.report.Findings = append(c.report.Findings, Finding{Level: l, About: about, Text: text, Next: next})
+	c.report.Add(l, about, text, next)
 }
 
 func (c *checker) list(into client.ObjectList, what string) error {
