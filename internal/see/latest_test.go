@@ -68,7 +68,7 @@ func TestScoresAreBounded(t *testing.T) {
 		for range 2 * maxScores {
 			r.Take(b, b, 20*time.Minute, of)
 		}
-		want := min(maxScores, window*max(of, moment)/moment)
+		want := min(maxScores, window*max(of, ofBurst)/ofBurst)
 		if e := &r.Above; len(e.Scores) != want || len(e.Weights) > len(e.Scores) || e.factor() <= 0 {
 			t.Errorf("of %d: %d scores, %d weights, want %d", of, len(e.Scores), len(e.Weights), want)
 		}

@@ -13,7 +13,7 @@ const (
 	step    = 0.02 // γ of the record's learning
 	window  = 300  // how many scores count, by weight
 	trusted = 20   // with how many a record speaks for itself
-	moment  = 20   // for how many scores those of one moment count together, at most
+	ofBurst = 20   // for how many scores those of one moment count together, at most
 	prior   = 20   // how many scores good draws are given in advance
 
 	maxScores = 3000 // are kept
@@ -140,7 +140,7 @@ func (r *Record) Scale(b Band) Band {
 
 // Take learns from a wait: how it was forecast by the draws, what was shown, and of how many gangs such bands were told at that moment (0: of this one).
 func (r *Record) Take(drawn, shown Band, wait time.Duration, of int) {
-	weight := min(1, moment/float64(max(of, 1)))
+	weight := min(1, ofBurst/float64(max(of, 1)))
 	y, mid := axis(wait), axis(drawn.Middle)
 	down, up := drawn.reach()
 	r.Below.take((mid-y)/down, wait < shown.Low, weight)
