@@ -49,9 +49,8 @@ type EvictionOptions struct {
 	// MaxGrace bounds the grace period of a pod that is evicted, in whole seconds: a pod says itself how long it may go on after
 	// it was told to end, and might say a year. 0 leaves every pod its own.
 	MaxGrace time.Duration
-	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 12 and 8. Who is evicted ahead of an
-	// eviction that fails has gone for nothing, seven at most; with fewer at once a gang of hundreds waits for hundreds of answers
-	// in a row.
+	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 24 and 4. Who is evicted beside an
+	// eviction that fails has gone for nothing: so the lanes are few. Bundles are many, because a busy API server answers late.
 	Workers, Lanes int
 	// Fates is what becomes of bundles, shared with Binds; nil for one of its own.
 	Fates *Fates
@@ -135,10 +134,10 @@ func NewEvictions(pool *Pool, kit *write.Kit, cache client.Reader, o EvictionOpt
 		o.Fates = &Fates{}
 	}
 	if o.Workers <= 0 {
-		o.Workers = 12
+		o.Workers = 24
 	}
 	if o.Lanes <= 0 {
-		o.Lanes = 8
+		o.Lanes = 4
 	}
 	kind := evictWork
 	kind.Workers = o.Workers * o.Lanes
