@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files 
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node test-browser prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-journal prove-tenants test-oracle check archtest lint format build generate bench climb bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node test-browser prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-journal prove-tenants test-oracle check archtest lint format build generate generated bench climb bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -176,6 +176,10 @@ prove-image: ## test-image for every architecture (needs each one's C compiler w
 generate: ## Run the generators (deepcopy methods and CRDs of api/, the client); leaves no diff when all is up to date
 	$(GO) generate ./...
 	cd client && $(GO) generate ./...
+
+generated: ## Whether the generators would change anything; says what, and leaves it changed
+	@state() { git status --porcelain; git diff | sha256sum; }; before=$$(state); $(MAKE) generate; \
+	  [ "$$before" = "$$(state)" ] || { git diff --stat | cat; echo "what is generated was not up to date: commit what make generate has changed"; exit 1; }
 
 status: ## Write docs/status.md of its claims and results; with ID="claim …" run their commands first and leave the results (needs a clean tree)
 	$(GO) run ./docs/status $(ID)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -135,6 +136,9 @@ func briefText(n *see.Brief, queue string) string {
 	fmt.Fprintf(&b, "%s; queue %s, as the scheduler wrote at %s\n", n.Word, queue, n.At.UTC().Format(time.RFC3339))
 	if n.Message != "" {
 		fmt.Fprintf(&b, "why: %s [%s]\n", n.Message, n.Reason)
+	}
+	if t := n.Starts; t != nil {
+		fmt.Fprintf(&b, "starts %s\n", cmp.Or(t.Text, t.Band+" (UTC)"))
 	}
 	if t := n.Turn; t != nil {
 		fmt.Fprintf(&b, "turn: %d of %d\n", t.Position, t.Of)

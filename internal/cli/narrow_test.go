@@ -43,7 +43,7 @@ func editor(t *testing.T) (kubeconfig string) {
 		return g
 	}
 	noted := pg("noted", "")
-	noted.Annotations = map[string]string{keys.WhyAnnotation: `{"apiVersion":"see.muster.dev/v1","at":"2026-01-02T03:04:05Z","word":"blocked","reason":"OverLimit","message":"asks for 16 gpu","turn":{"position":3,"of":9},"remedies":[{"by":"queue owner","changes":["raise the gpu limit of queue vision"],"evicts":2}]}`}
+	noted.Annotations = map[string]string{keys.WhyAnnotation: `{"apiVersion":"see.muster.dev/v1","at":"2026-01-02T03:04:05Z","word":"blocked","reason":"OverLimit","message":"asks for 16 gpu","turn":{"position":3,"of":9},"remedies":[{"by":"queue owner","changes":["raise the gpu limit of queue vision"],"evicts":2}],"starts":{"at":"2026-01-02T03:00:00Z","band":"14:20 to 17:00","text":"between 14:20 and 17:00 (8 in 10), if no more work comes."}}`}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/version":
@@ -81,7 +81,7 @@ func TestNarrow(t *testing.T) {
 		"gang list":                   {"pg-train-1", "the last attempt to place", "runs", "you may not list "},
 		"gang list --pending -o json": {`"reason": "BindFailedRecently"`, `"missingRight": "list `},
 		"explain train":               {"Job train (gang team/pg-train-1): queue vision", "the last attempt to place team/train-0 failed [BindFailedRecently]", "you may not list "},
-		"explain noted":               {"gang team/noted: blocked; queue vision, as the scheduler wrote at 2026-01-02T03:04:05Z", "why: asks for 16 gpu [OverLimit]", "turn: 3 of 9", "(queue owner):", "  - raise the gpu limit of queue vision", "2 pods", "you may not list "},
+		"explain noted":               {"gang team/noted: blocked; queue vision, as the scheduler wrote at 2026-01-02T03:04:05Z", "why: asks for 16 gpu [OverLimit]", "turn: 3 of 9", "starts between 14:20 and 17:00 (8 in 10), if no more work comes.", "(queue owner):", "  - raise the gpu limit of queue vision", "2 pods", "you may not list "},
 		"explain noted -o json":       {`"word": "blocked"`, `"raise the gpu limit of queue vision"`},
 		"explain gang runs":           {"does not say that it waits"},
 		"explain trian":               {"there is no gang trian in namespace team"},

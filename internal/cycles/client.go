@@ -2,6 +2,7 @@ package cycles
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -93,33 +94,17 @@ const silence = 15 * time.Second
 
 // once follows one connection; its error says why it ended.
 func (c *Client) once(ctx context.Context) error {
-	place, err := c.Find(ctx)
-	if err != nil {
-		return err
-	}
-	token, err := c.Token()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
-	transport := &http.Transport{TLSClientConfig: Pinned(place.Fingerprint), ForceAttemptHTTP2: true}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(place.URL, "/")+Path, nil)
+	resp, where, err := c.ask(ctx, http.MethodGet, Path, nil)
 	if err != nil {
-		return fmt.Errorf("follow the scheduler at %.200q: %w", place.URL, err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return fmt.Errorf("follow the scheduler at %s: %w", place.URL, err)
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // what it said is only told
-		return fmt.Errorf("%w at %s: %s: %s", ErrRefused, place.URL, resp.Status, strings.TrimSpace(string(said)))
+		return refused(resp, where)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, int(replay.DefaultLimits().Unpacked))
@@ -137,9 +122,70 @@ func (c *Client) once(ctx context.Context) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("follow the scheduler at %s: %w", place.URL, err)
+		return fmt.Errorf("follow the scheduler at %s: %w", where, err)
 	}
-	return fmt.Errorf("the scheduler at %s has ended the stream", place.URL)
+	return fmt.Errorf("the scheduler at %s has ended the stream", where)
+}
+
+// ErrUnwanted says that the scheduler has no use for forecasts.
+var ErrUnwanted = errors.New("the scheduler wants no forecasts")
+
+// Tell gives whoever leads now a forecast of its gangs, as JSON. The error wraps ErrUnwanted, or ErrRefused and what the scheduler said.
+func (c *Client) Tell(ctx context.Context, outlook []byte) error {
+	resp, where, err := c.ask(ctx, http.MethodPost, OutlookPath, bytes.NewReader(outlook))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return ErrUnwanted
+	case resp.StatusCode != http.StatusOK:
+		return refused(resp, where)
+	}
+	return nil
+}
+
+// ask sends a request to whoever leads now. The connection ends with the answer's body.
+func (c *Client) ask(ctx context.Context, method, path string, body io.Reader) (_ *http.Response, where string, err error) {
+	place, err := c.Find(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	token, err := c.Token()
+	if err != nil {
+		return nil, "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(place.URL, "/")+path, body)
+	if err != nil {
+		return nil, "", fmt.Errorf("ask the scheduler at %.200q: %w", place.URL, err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	transport := &http.Transport{TLSClientConfig: Pinned(place.Fingerprint), ForceAttemptHTTP2: true}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		transport.CloseIdleConnections()
+		return nil, "", fmt.Errorf("ask the scheduler at %s: %w", place.URL, err)
+	}
+	resp.Body = &lastOf{resp.Body, transport}
+	return resp, place.URL, nil
+}
+
+// lastOf is the body of the one answer of a transport, with which its connection ends.
+type lastOf struct {
+	io.ReadCloser
+	transport *http.Transport
+}
+
+func (b *lastOf) Close() error {
+	defer b.transport.CloseIdleConnections()
+	return b.ReadCloser.Close()
+}
+
+// refused is the error of an answer that is none.
+func refused(resp *http.Response, where string) error {
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // what it said is only told
+	return fmt.Errorf("%w at %s: %s: %s", ErrRefused, where, resp.Status, strings.TrimSpace(string(said)))
 }
 
 func (c *Client) take(line []byte) (replay.EntryKind, error) {

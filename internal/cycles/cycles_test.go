@@ -34,18 +34,21 @@ func (doorman) Caller(r *http.Request) (authenticationv1.UserInfo, error) {
 }
 
 func (doorman) Path(_ context.Context, user authenticationv1.UserInfo, verb, path string) error {
-	if user.Username != "reader" || verb != "get" || path != "/cycle" {
+	if user.Username != "reader" || verb+path != "get/cycle" && verb+path != "post/outlook" {
 		return fmt.Errorf("%w: %s may not %s on the path %s", review.ErrMayNot, user.Username, verb, path)
 	}
 	return nil
 }
 
 // served starts a server of a stream.
-func served(t *testing.T, s *replay.Stream) (place Place, stop func()) {
+func served(t *testing.T, s *replay.Stream, told ...func([]byte) error) (place Place, stop func()) {
 	t.Helper()
 	server, err := NewServer(s, doorman{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range told {
+		server.Told = f
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -223,5 +226,43 @@ func TestPlaceOf(t *testing.T) {
 	l.Annotations = place.Notes()
 	if p, err := PlaceOf(l); err != nil || p != place {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestTold: who has the right tells the scheduler a forecast, and hears what is wrong with it; one that writes no answers wants none, and who may not is told so.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	s := replay.NewStream("v", profile.BuiltIn(), false)
+	deaf, _ := served(t, s)
+	var heard string
+	hears, _ := served(t, s, func(text []byte) error {
+		if string(text) == "bad" {
+			return errors.New("it must be good")
+		}
+		heard = string(text)
+		return nil
+	})
+	for name, c := range map[string]struct {
+		place             Place
+		token, text, want string
+	}{
+		"good":     {hears, "reader", "good", ""},
+		"bad":      {hears, "reader", "bad", "the scheduler refuses at " + hears.URL + ": 400 Bad Request: it must be good"},
+		"no use":   {deaf, "reader", "good", ErrUnwanted.Error()},
+		"a tenant": {hears, "tenant", "forged", "403 Forbidden"},
+		"nobody":   {deaf, "", "forged", "401 Unauthorized"},
+		"too long": {hears, "reader", strings.Repeat(" ", maxOutlook+1), "413"},
+		"another":  {Place{hears.URL, deaf.Fingerprint}, "reader", "forged", "its certificate is not the one that was named"},
+	} {
+		client := &Client{
+			Find:  func(context.Context) (Place, error) { return c.place, nil },
+			Token: func() (string, error) { return c.token, nil },
+		}
+		if err := client.Tell(t.Context(), []byte(c.text)); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if heard != "good" {
+		t.Errorf("heard %q", heard)
 	}
 }

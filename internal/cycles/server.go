@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,13 +27,17 @@ import (
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
-// Path is where cycles are served; the right to read them is the verb get on it.
-const Path = "/cycle"
+// Path is where cycles are served; the right to read them is the verb get on it. OutlookPath is where the scheduler is told what is forecast of its gangs; the right to tell it is the verb post.
+const (
+	Path        = "/cycle"
+	OutlookPath = "/outlook"
+)
 
 // Bounds of what a client can make the server hold.
 const (
 	peerConnections, allConnections = 16, 64
 	maxHeader                       = 32 << 10 // a token of a cloud's identity can be long
+	maxOutlook                      = 32 << 20 // of 50,000 gangs that wait
 	headerWithin                    = 5 * time.Second
 	// writeWithin is how long a reader may take for what it is sent; its connection is closed then.
 	writeWithin = 30 * time.Second
@@ -48,10 +53,14 @@ type Reviewer interface {
 
 // Server serves the cycles of a stream.
 type Server struct {
-	stream *replay.Stream
-	review Reviewer
-	cert   tls.Certificate
-	print  string
+	// Told, if set, is given what is forecast, as the caller wrote it; an error is the caller's fault. One call at a time. Set it before Run.
+	Told func(outlook []byte) error
+
+	telling sync.Mutex
+	stream  *replay.Stream
+	review  Reviewer
+	cert    tls.Certificate
+	print   string
 }
 
 // NewServer returns a server with a certificate of its own.
@@ -90,6 +99,7 @@ func Certificate(name string, now time.Time) (tls.Certificate, error) {
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /cycle", s.serve)
+	mux.HandleFunc("POST /outlook", s.told)
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerWithin, ReadTimeout: headerWithin, IdleTimeout: time.Minute, ConnContext: gate.Known,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
@@ -103,20 +113,52 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+// may says whether the caller has the right to do that on a path, and has answered him if not.
+func (s *Server) may(w http.ResponseWriter, r *http.Request, verb, path string) bool {
 	user, err := s.review.Caller(r)
 	if err == nil {
-		err = s.review.Path(r.Context(), user, "get", Path)
+		err = s.review.Path(r.Context(), user, verb, path)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), review.Status(err))
-		return
+		return false
 	}
 	gate.Proves(r)
+	return true
+}
+
+// told takes a forecast. Who has no use for one says so with 404, before the body is read.
+func (s *Server) told(w http.ResponseWriter, r *http.Request) {
+	if !s.may(w, r, "post", OutlookPath) {
+		return
+	}
+	if s.Told == nil {
+		http.Error(w, "gangs' objects are not told why they wait: the scheduler runs without --explain-gangs", http.StatusNotFound)
+		return
+	}
+	s.telling.Lock() // what one of them may make the process hold is bounded, so all of them is
+	defer s.telling.Unlock()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOutlook))
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		http.Error(w, fmt.Sprintf("the forecast is longer than %d bytes", large.Limit), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err == nil {
+		err = s.Told(body)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if !s.may(w, r, "get", Path) {
+		return
+	}
 	line := http.NewResponseController(w)
 	packed := gzip.NewWriter(w)
 	begun := false
-	err = s.stream.Follow(r.Context(), func(text []byte) error {
+	err := s.stream.Follow(r.Context(), func(text []byte) error {
 		if !begun {
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.Header().Set("Content-Encoding", "gzip")

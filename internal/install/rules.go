@@ -49,6 +49,9 @@ const (
 // CyclePath is the path at which schedulers serve their cycles; to get it is a right of its own.
 const CyclePath = "/cycle"
 
+// OutlookPath is the path at which schedulers are told what is forecast of their gangs; to post to it is a right of its own.
+const OutlookPath = "/outlook"
+
 // Verbs that go together.
 var (
 	watch = []string{"get", "list", "watch"}
@@ -140,6 +143,7 @@ func Rules(role string) Permissions {
 		return Permissions{
 			Cluster: []rbacv1.PolicyRule{
 				{NonResourceURLs: []string{CyclePath}, Verbs: []string{"get"}},
+				{NonResourceURLs: []string{OutlookPath}, Verbs: []string{"post"}},
 				rule("authentication.k8s.io", []string{"create"}, "tokenreviews"),
 				rule("authorization.k8s.io", []string{"create"}, "subjectaccessreviews"),
 				rule(groupWork, []string{"list", "watch"}, "podgroups"), // whose they are

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -41,19 +42,52 @@ type answering struct {
 	guard    *aside.Guard
 	latest   func() (*cluster.Snapshot, engine.Profile) // of the latest cycle, and by what it was decided; nil before the first
 	gangs    func(context.Context) ([]asked, error)
-	set      func(key cluster.Key, uid, text string)
+	outlook  func() *see.Outlook // the latest one that is to be believed; nil for none
+	set      func(key cluster.Key, uid, why, starts string)
 	waits    func(uid string) bool // something is still to be written of it
 	now      func() time.Time
 
-	seen  uint64      // generation of the cycle of the last round
-	after cluster.Key // the last gang that a round came to; the next round begins behind it
-	whole bool        // the last round came to all
+	seen  uint64       // generation of the cycle of the last round
+	told  *see.Outlook // of the last round
+	after cluster.Key  // the last gang that a round came to; the next round begins behind it
+	whole bool         // the last round came to all
+}
+
+// outlookFor is how long a forecast is believed after its cycle: three of the times that usually lie between two.
+const outlookFor = 30 * time.Minute
+
+// forecasts has what was last forecast of this scheduler's gangs, by whoever may say so. Nothing is decided by it.
+type forecasts struct {
+	now    func() time.Time
+	latest atomic.Pointer[see.Outlook]
+}
+
+// take reads a forecast. What is none, or of another time, is an error that says what it must be.
+func (f *forecasts) take(text []byte) error {
+	o, err := see.ReadOutlook(text)
+	if err != nil {
+		return err
+	}
+	if age := f.now().Sub(o.At); age < -time.Minute || age >= outlookFor {
+		return &see.Refusal{Field: "at", Rule: fmt.Sprintf("is %s, %s ago; it must be within the last %s", o.At.UTC().Format(time.RFC3339), age.Round(time.Second), outlookFor)}
+	}
+	f.latest.Store(o)
+	return nil
+}
+
+// Latest is the latest forecast, nil for none that is still to be believed.
+func (f *forecasts) Latest() *see.Outlook {
+	o := f.latest.Load()
+	if o == nil || f.now().Sub(o.At) >= outlookFor {
+		return nil
+	}
+	return o
 }
 
 // newAnswering returns what answers, and writes by the pool.
 func (p *process) newAnswering(a *apply.Answers, guard *aside.Guard) *answering {
 	return &answering{
-		registry: p.actions(), guard: guard, latest: p.recorder.LatestBy, set: a.Set, waits: a.Waits, now: time.Now,
+		registry: p.actions(), guard: guard, latest: p.recorder.LatestBy, outlook: p.forecasts.Latest, set: a.Set, waits: a.Waits, now: time.Now,
 		gangs: func(ctx context.Context) ([]asked, error) {
 			var list v2alpha2.PodGroupList
 			if err := p.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -89,7 +123,8 @@ func (a *answering) Run(ctx context.Context) error {
 // round looks at as many gangs of the latest cycle as there is time for. A cycle that all have been told of is not looked at again.
 func (a *answering) round(ctx context.Context) error {
 	snap, prof := a.latest()
-	if snap == nil || a.whole && snap.Generation == a.seen {
+	outlook := a.outlook()
+	if snap == nil || a.whole && snap.Generation == a.seen && outlook == a.told {
 		return nil
 	}
 	gangs, err := a.gangs(ctx)
@@ -110,7 +145,9 @@ func (a *answering) round(ctx context.Context) error {
 	}
 	uids := map[cluster.Key]string{}
 	run.Snapshot().EachGang(func(g *cluster.Gang) { uids[g.Key] = g.UID })
-	a.seen, a.whole = snap.Generation, true
+	own := "" // the namespace of the gang whose turn it is: no name of another one is told
+	scope := cycle.Scope(func(namespace string) bool { return namespace == own })
+	a.seen, a.told, a.whole = snap.Generation, outlook, true
 	for i := range gangs {
 		g := &gangs[(from+i)%len(gangs)]
 		if uids[g.key] != g.uid || a.waits(g.uid) { // of another shard, or newer than the cycle
@@ -125,7 +162,13 @@ func (a *answering) round(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		note, err := cycle.BriefOf(e)
+		own = g.key.Namespace
+		if outlook != nil {
+			if start := outlook.Expect(g.key, scope); start != nil && start.UID == g.uid {
+				e.Start = start
+			}
+		}
+		note, err := see.BriefOf(e, scope)
 		if err != nil {
 			return err
 		}
@@ -134,12 +177,15 @@ func (a *answering) round(ctx context.Context) error {
 			a.whole = a.whole && (note == nil || !note.News(g.have, now.Add(see.BriefEvery))) // too soon is not done
 			continue
 		}
-		text := ""
+		why, starts := "", ""
 		if note != nil {
 			note.At = now.UTC().Truncate(time.Second)
-			text = note.Text()
+			why = note.Text()
+			if note.Starts != nil {
+				starts = note.Starts.Band
+			}
 		}
-		a.set(g.key, g.uid, text)
+		a.set(g.key, g.uid, why, starts)
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ func (p *process) newCycles(prof engine.Profile) (decided func(*cluster.Snapshot
 		return nil, nil, err
 	}
 	p.cycles = server
+	if p.Explain {
+		server.Told = p.forecasts.take
+	}
 	return func(snap *cluster.Snapshot, plans []engine.Plan) {
 		p.recorder.Decided(snap, plans)
 		stream.Decided(snap, plans)

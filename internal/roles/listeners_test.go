@@ -44,7 +44,8 @@ var (
 	public = []string{
 		"internal/app/server.go: GET /metrics",
 		"internal/controllers/admission/server.go: POST ",
-		"internal/cycles/server.go: GET /cycle", // for who has the right; cycles.TestWhoMayFollow
+		"internal/cycles/server.go: GET /cycle",    // for who has the right; cycles.TestWhoMayFollow
+		"internal/cycles/server.go: POST /outlook", // likewise, and words alone come of it; cycles.TestTold
 		// For who has the rights, within his scope: ui.TestWhoSeesWhat. The last three, and the files, answer everybody, and know nothing.
 		"internal/ui/serve.go: GET ", "internal/ui/pages.go: GET /{$}", "internal/ui/pages.go: GET /job/{namespace}/{name...}", "internal/ui/pages.go: GET /queues", "internal/ui/pages.go: GET /gpus",
 		"internal/ui/pages.go: GET /",       // style.css, live.js, icon.svg

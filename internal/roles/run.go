@@ -124,6 +124,7 @@ type process struct {
 	records   *scheduler.Records
 	recorder  *replay.Recorder  // of the scheduler; nil in processes without it
 	cycles    *cycles.Server    // likewise, and nil where cycles are not served
+	forecasts forecasts         // what is forecast of the scheduler's gangs
 	ui        *ui.Answerer      // of the role ui; nil in processes without it
 	found     map[string]string // the annotations of the scheduler's Lease; nil without one
 	inspector *feed.Inspector   // likewise
@@ -179,7 +180,7 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	}
 	p := &process{
 		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
-		dog: app.NewWatchdog(s.HungAfter),
+		dog: app.NewWatchdog(s.HungAfter), forecasts: forecasts{now: time.Now},
 	}
 	if slices.Contains(names, Scheduler) && slices.Contains(names, PodGrouper) {
 		p.links = links.New()
@@ -493,7 +494,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	used := []func(engine.Profile){p.recorder.Use}
 	var answers *answering
 	if p.Explain {
-		answers = p.newAnswering(apply.NewAnswers(pool, kit, keys.WhyAnnotation), guard)
+		answers = p.newAnswering(apply.NewAnswers(pool, kit, keys.WhyAnnotation, keys.StartsAnnotation), guard)
 	}
 	if p.servesCycles() {
 		var follow func(engine.Profile)

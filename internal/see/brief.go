@@ -34,6 +34,30 @@ type Brief struct {
 	Remedies []BriefRemedy `json:"remedies,omitempty"`
 	// More is how many remedies are left out.
 	More int `json:"more,omitempty"`
+	// Starts is when the gang is forecast to start; nil where nobody forecasts.
+	Starts *BriefStart `json:"starts,omitempty"`
+}
+
+// BriefStart is a forecast in words, in UTC, as those of the whole cluster say it too.
+type BriefStart struct {
+	// At is the moment of the cycle that it was forecast from.
+	At time.Time `json:"at"`
+	// Band fits a column, as [Outlook.Band] does; Text is the sentence.
+	Band string `json:"band"`
+	Text string `json:"text"`
+	// P50 is before which half of the draws start it; zero for beyond the horizon.
+	P50 time.Time `json:"p50,omitzero"`
+}
+
+// moved says whether a forecast is another one in what a reader would plan by: another kind of answer, or a P50 that lies a fifth of the wait that was forecast from where it was.
+func (a *BriefStart) moved(b *BriefStart) bool {
+	switch {
+	case a == nil || b == nil:
+		return a != b
+	case a.P50.IsZero() || b.P50.IsZero():
+		return a.P50.IsZero() != b.P50.IsZero() || a.Band != b.Band
+	}
+	return 5*a.P50.Sub(b.P50).Abs() >= b.P50.Sub(b.At).Abs() && !a.P50.Equal(b.P50)
 }
 
 // BriefRemedy is a remedy in words. It was proven were the gang next, and not at its turn.
@@ -44,12 +68,13 @@ type BriefRemedy struct {
 	Evicts int `json:"evicts,omitempty"`
 }
 
-// BriefOf is the brief of an explanation of this cycle; nil for a gang that waits for nothing.
-func (c *Cycle) BriefOf(e *Explanation) (*Brief, error) {
+// BriefOf is the brief of an explanation, with its forecast if it has one; nil for a gang that waits for nothing. The scope is of the explanation's cycle, and of a viewer who may read the
+// gang's namespace and no other.
+func BriefOf(e *Explanation, s *Scope) (*Brief, error) {
 	if e.Word == "" {
 		return nil, nil
 	}
-	e, err := e.Within(c.Scope(func(namespace string) bool { return namespace == e.Namespace }))
+	e, err := e.Within(s)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +90,14 @@ func (c *Cycle) BriefOf(e *Explanation) (*Brief, error) {
 		}
 		n.Remedies = append(n.Remedies, told)
 	}
+	if t := e.Start; t != nil {
+		n.Starts = &BriefStart{At: t.At.Truncate(time.Second), Band: t.Band, Text: shortened(t.Text, briefMessage), P50: t.P50.Truncate(time.Second)}
+	}
 	for n.More = 0; len(n.Remedies) > briefRemedies || len(n.Remedies) > 0 && len(n.Text()) > BriefBytes; n.More++ {
 		n.Remedies = n.Remedies[:len(n.Remedies)-1]
+	}
+	if len(n.Text()) > BriefBytes && n.Starts != nil {
+		n.Starts.Text = ""
 	}
 	for len(n.Text()) > BriefBytes && n.Message != "" { // of characters that JSON escapes
 		n.Message = shortened(n.Message, len(n.Message)/2-3)
@@ -102,7 +133,7 @@ func ReadBrief(text string) (*Brief, error) {
 }
 
 // News says whether a brief is to take the place of what an object has ("" for nothing) at a moment: when the word, the reason or a remedy is
-// another one, and what is there has stood for a minute. Numbers in messages, and turns, are no news. A nil note takes what is there away at once.
+// another one or the forecast has moved, and what is there has stood for a minute. Numbers in messages, and turns, are no news. A nil note takes what is there away at once.
 func (n *Brief) News(have string, now time.Time) bool {
 	if n == nil || have == "" {
 		return (n == nil) != (have == "")
@@ -111,7 +142,7 @@ func (n *Brief) News(have string, now time.Time) bool {
 	if err != nil || old.At.After(now) { // somebody else wrote it, or a clock was set back
 		return true
 	}
-	same := old.Word == n.Word && old.Reason == n.Reason && old.More == n.More && slices.EqualFunc(old.Remedies, n.Remedies, func(a, b BriefRemedy) bool {
+	same := !n.Starts.moved(old.Starts) && old.Word == n.Word && old.Reason == n.Reason && old.More == n.More && slices.EqualFunc(old.Remedies, n.Remedies, func(a, b BriefRemedy) bool {
 		return a.By == b.By && slices.Equal(a.Changes, b.Changes)
 	})
 	return !same && now.Sub(old.At) >= BriefEvery

@@ -20,7 +20,7 @@ func TestBrief(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := c.BriefOf(e)
+		n, err := BriefOf(e, c.Scope(func(ns string) bool { return ns == e.Namespace }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,16 +58,21 @@ func TestBriefIsShort(t *testing.T) {
 	for range 9 {
 		e.Remedies = append(e.Remedies, explain.Remedy{By: explain.Submitter, Changes: []*explain.Change{{Text: strings.Repeat("x", 300)}, {Text: strings.Repeat("y", 300)}}})
 	}
-	n, err := c.BriefOf(e)
+	own := c.Scope(func(ns string) bool { return ns == e.Namespace })
+	n, err := BriefOf(e, own)
 	if err != nil || len(n.Text()) > BriefBytes || len(n.Remedies) == 0 || len(n.Remedies)+n.More != 9 {
 		t.Fatalf("%d bytes, %d remedies and %d: %v", len(n.Text()), len(n.Remedies), n.More, err)
 	}
+	e.Start = &Expected{At: time.Unix(1_700_000_000, 0).UTC(), Band: "14:20 to 17:00", Text: strings.Repeat("z", 5000)}
+	if n, err = BriefOf(e, own); err != nil || len(n.Text()) > BriefBytes || n.Starts == nil || n.Starts.Band != e.Start.Band {
+		t.Errorf("with a forecast %d bytes, %+v: %v", len(n.Text()), n.Starts, err)
+	}
 	e.Message = strings.Repeat("\x01", 5000)
-	if n, err = c.BriefOf(e); err != nil || len(n.Text()) > BriefBytes || n.Message == "" {
+	if n, err = BriefOf(e, own); err != nil || len(n.Text()) > BriefBytes || n.Message == "" {
 		t.Errorf("%d bytes: %v", len(n.Text()), err)
 	}
 	e.Word = ""
-	if n, err := c.BriefOf(e); n != nil || err != nil {
+	if n, err := BriefOf(e, own); n != nil || err != nil {
 		t.Errorf("nothing waits: %+v, %v", n, err)
 	}
 }
@@ -84,6 +89,10 @@ func TestNews(t *testing.T) {
 		}
 		return n
 	}
+	start := func(p50 time.Duration) func(*Brief) { // 100 s ahead when it was forecast, or as said
+		return func(n *Brief) { n.Starts = &BriefStart{At: at, Band: "14:20 to 17:00", P50: at.Add(p50)} }
+	}
+	never := func(n *Brief) { n.Starts = &BriefStart{At: at, Band: "not within 24h"} }
 	have, minute := note(nil).Text(), at.Add(BriefEvery)
 	for name, c := range map[string]struct {
 		n    *Brief
@@ -91,20 +100,28 @@ func TestNews(t *testing.T) {
 		now  time.Time
 		want bool
 	}{
-		"none, none":       {nil, "", minute, false},
-		"the first":        {note(nil), "", at, true},
-		"nothing waits":    {nil, have, at, true},
-		"the same":         {note(nil), have, minute, false},
-		"numbers":          {note(func(n *Brief) { n.Message, n.Turn = "asks for 8", nil }), have, minute, false},
-		"another word":     {note(func(n *Brief) { n.Word = explain.InLine }), have, minute, true},
-		"another reason":   {note(func(n *Brief) { n.Reason = "NoRoom" }), have, minute, true},
-		"another remedy":   {note(func(n *Brief) { n.Remedies[0].Changes[0] = "lower" }), have, minute, true},
-		"a remedy less":    {note(func(n *Brief) { n.Remedies = nil }), have, minute, true},
-		"too soon":         {note(func(n *Brief) { n.Word = explain.InLine }), have, minute.Add(-1), false},
-		"not ours":         {note(nil), "hello", at, true},
-		"much too long":    {note(nil), strings.Repeat(" ", 4000), at, true},
-		"of another world": {note(nil), `{"apiVersion":"v9"}`, minute, true},
-		"of the future":    {note(nil), note(func(n *Brief) { n.At = at.Add(time.Hour) }).Text(), at, true},
+		"none, none":        {nil, "", minute, false},
+		"the first":         {note(nil), "", at, true},
+		"nothing waits":     {nil, have, at, true},
+		"the same":          {note(nil), have, minute, false},
+		"numbers":           {note(func(n *Brief) { n.Message, n.Turn = "asks for 8", nil }), have, minute, false},
+		"another word":      {note(func(n *Brief) { n.Word = explain.InLine }), have, minute, true},
+		"another reason":    {note(func(n *Brief) { n.Reason = "NoRoom" }), have, minute, true},
+		"another remedy":    {note(func(n *Brief) { n.Remedies[0].Changes[0] = "lower" }), have, minute, true},
+		"a remedy less":     {note(func(n *Brief) { n.Remedies = nil }), have, minute, true},
+		"a forecast":        {note(start(100 * time.Second)), have, minute, true},
+		"no forecast more":  {note(nil), note(start(100 * time.Second)).Text(), minute, true},
+		"a fifth later":     {note(start(120 * time.Second)), note(start(100 * time.Second)).Text(), minute, true},
+		"a fifth sooner":    {note(start(80 * time.Second)), note(start(100 * time.Second)).Text(), minute, true},
+		"less than a fifth": {note(start(119 * time.Second)), note(start(100 * time.Second)).Text(), minute, false},
+		"as forecast, late": {note(start(100 * time.Second)), note(start(100 * time.Second)).Text(), minute.Add(time.Hour), false},
+		"not any more":      {note(never), note(start(100 * time.Second)).Text(), minute, true},
+		"still not":         {note(never), note(never).Text(), minute, false},
+		"too soon":          {note(func(n *Brief) { n.Word = explain.InLine }), have, minute.Add(-1), false},
+		"not ours":          {note(nil), "hello", at, true},
+		"much too long":     {note(nil), strings.Repeat(" ", 4000), at, true},
+		"of another world":  {note(nil), `{"apiVersion":"v9"}`, minute, true},
+		"of the future":     {note(nil), note(func(n *Brief) { n.At = at.Add(time.Hour) }).Text(), at, true},
 	} {
 		if got := c.n.News(c.have, c.now); got != c.want {
 			t.Errorf("%s: %t", name, got)

@@ -1,6 +1,7 @@
 package see
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -181,6 +182,19 @@ func days(d time.Duration) string {
 		return fmt.Sprintf("%.0f hours", d.Hours())
 	}
 	return fmt.Sprintf("%.0f minutes", d.Minutes())
+}
+
+// ReadOutlook reads a forecast as JSON. What is none is a [Refusal].
+func ReadOutlook(text []byte) (*Outlook, error) {
+	var o Outlook
+	if err := json.Unmarshal(text, &o); err != nil {
+		return nil, &Refusal{Field: "the forecast", Rule: "is none: " + err.Error()}
+	}
+	if o.APIVersion != APIVersion || o.Kind != "Outlook" {
+		return nil, &Refusal{Field: "the forecast", Rule: fmt.Sprintf("is of version %.40q and kind %.40q; this version of muster reads %q and %q", o.APIVersion, o.Kind, APIVersion, "Outlook")}
+	}
+	slices.SortFunc(o.Gangs, func(a, b GangOutlook) int { return compareKeys(a.Gang, b.Gang) })
+	return &o, nil
 }
 
 // Of returns a gang's outlook; nil for one that does not wait.

@@ -193,6 +193,7 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 		}
 		if f.ForecastEvery > 0 {
 			s.seer = newSeer(name, f.Journal, time.Now, f.Log)
+			s.seer.tell = s.client.Tell
 			all.Go(func() {
 				tick := time.NewTicker(f.ForecastEvery)
 				defer tick.Stop()

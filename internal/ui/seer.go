@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/cycles"
 	"github.com/muster-scheduler/muster/internal/journal"
 	"github.com/muster-scheduler/muster/internal/see"
 )
@@ -23,6 +25,8 @@ const (
 	draws, leastDraws = 32, 8
 	// forForecast is how long the draws may take.
 	forForecast = 4 * time.Minute
+	// forTelling is how long the scheduler may take to read a forecast.
+	forTelling = 20 * time.Second
 	// toldMost bounds the forecasts that one entry of the journal keeps.
 	toldMost = 2000
 )
@@ -36,6 +40,9 @@ type seer struct {
 	n       int
 	latest  atomic.Pointer[see.Cycle]
 	outlook atomic.Pointer[see.Outlook]
+	// tell gives the scheduler a forecast, which writes it into gangs' objects if it is told to; nil: nobody.
+	tell func(ctx context.Context, outlook []byte) error
+	said string // of why it does not take one
 
 	mu      sync.Mutex // of the history, for as long as a forecast takes
 	history *see.History
@@ -148,6 +155,7 @@ func (s *seer) forecast(ctx context.Context) {
 		return
 	}
 	s.outlook.Store(o)
+	s.pass(ctx, o)
 	e := &journal.Entry{At: s.now().UTC(), Shard: s.shard, Kind: journal.Told}
 	for i := range o.Gangs[:min(len(o.Gangs), toldMost)] {
 		g := &o.Gangs[i]
@@ -164,6 +172,27 @@ func (s *seer) forecast(ctx context.Context) {
 	if err != nil {
 		s.log.Error(err, "the history of runtimes is not kept", "shard", s.shard)
 	}
+}
+
+// pass gives the scheduler a forecast. That it wants none is nobody's fault; another reason is logged once.
+func (s *seer) pass(ctx context.Context, o *see.Outlook) {
+	if s.tell == nil {
+		return
+	}
+	text, err := json.Marshal(o)
+	if err == nil {
+		within, cancel := context.WithTimeout(ctx, forTelling)
+		defer cancel()
+		err = s.tell(within, text)
+	}
+	said := ""
+	if err != nil && !errors.Is(err, cycles.ErrUnwanted) && ctx.Err() == nil {
+		said = err.Error()
+	}
+	if said != "" && said != s.said {
+		s.log.Info("the scheduler does not take forecasts: gangs' objects do not say when they start", "shard", s.shard, "error", said)
+	}
+	s.said = said
 }
 
 // run forecasts at each tick, on a thread that yields to everybody else on the machine.

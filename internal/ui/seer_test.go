@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -64,10 +65,18 @@ func TestSeer(t *testing.T) {
 	if s.outlook.Load() != nil {
 		t.Error("something is forecast of nothing")
 	}
+	var passed *see.Outlook // what the scheduler was told
+	s.tell = func(_ context.Context, text []byte) (err error) {
+		passed, err = see.ReadOutlook(text)
+		return cmp.Or(err, cycles.ErrUnwanted)
+	}
 	c := live(10 * time.Second)
 	s.learn(c)
 	s.forecast(t.Context())
 	o := s.outlook.Load()
+	if passed == nil || o == nil || !passed.At.Equal(o.At) || o.Text(&o.Gangs[0], time.UTC) != passed.Text(&passed.Gangs[0], time.UTC) {
+		t.Errorf("the scheduler is told %+v", passed)
+	}
 	if o == nil || len(o.Gangs) != 1 || o.Gangs[0].Word != see.Between || o.Gangs[0].Awaits == nil || *o.Gangs[0].Awaits != sim.Key("first") {
 		t.Fatalf("outlook %+v", o)
 	}

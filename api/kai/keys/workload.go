@@ -97,6 +97,9 @@ const (
 	// WhyAnnotation, on a PodGroup, is why the gang waits and what would change that, as the scheduler wrote it for those who may read no more: a
 	// see.Brief. Nothing is decided by it.
 	WhyAnnotation = "muster.dev/why"
+	// StartsAnnotation, on a PodGroup, is when the gang is forecast to start, as a column has it: "14:20 to 17:00", in UTC.
+	// Written with WhyAnnotation, in which more of it stands; it proves nothing either.
+	StartsAnnotation = "muster.dev/starts"
 
 	// LastEvictionAnnotation, on a PodGroup, is the RFC 3339 time at which the gang was last evicted.
 	LastEvictionAnnotation = "kai.scheduler/last-eviction-timestamp"

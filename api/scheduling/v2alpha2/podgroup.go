@@ -158,6 +158,7 @@ type TopologyConstraint struct {
 // +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.queue`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.schedulingConditions[-1:].type`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.schedulingConditions[-1:].reasons[0].reason`
+// +kubebuilder:printcolumn:name="Starts (UTC)",type=string,JSONPath=`.metadata.annotations.muster\.dev/starts`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.schedulingConditions[-1:].reasons[0].message`
 type PodGroup struct {

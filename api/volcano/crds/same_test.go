@@ -15,7 +15,8 @@ import (
 	"github.com/muster-scheduler/muster/api/volcano/crds"
 )
 
-// TestDefinitionsAreVolcanos holds our CRDs against Volcano's: all that is not meant for people is the same.
+// TestDefinitionsAreVolcanos holds our CRDs against Volcano's: all that is not meant for people is the same, but for fields of pods that Kubernetes has got since, which
+// a pod's template may say.
 func TestDefinitionsAreVolcanos(t *testing.T) {
 	t.Parallel()
 	own := map[string]any{}
@@ -34,7 +35,9 @@ func TestDefinitionsAreVolcanos(t *testing.T) {
 		t.Errorf("%d CRDs to compare with, want 11", len(theirs))
 	}
 	for _, d := range differences("", own, theirs) {
-		t.Error(d)
+		if newer := strings.HasSuffix(d, " is none of Volcano's") && strings.Contains(d, ".template.properties.spec.properties."); !newer {
+			t.Error(d)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 type Interface interface {
-	Discovery() discovery.DiscoveryInterface
+	Discovery() discovery.DiscoveryInterfaces
 	KaiV1() kaiv1.KaiV1Interface
 	KaiV1alpha1() kaiv1alpha1.KaiV1alpha1Interface
 	SchedulingV1alpha2() schedulingv1alpha2.SchedulingV1alpha2Interface
@@ -61,7 +61,7 @@ func (c *Clientset) SchedulingV2alpha2() schedulingv2alpha2.SchedulingV2alpha2In
 }
 
 // Discovery retrieves the DiscoveryClient
-func (c *Clientset) Discovery() discovery.DiscoveryInterface {
+func (c *Clientset) Discovery() discovery.DiscoveryInterfaces {
 	if c == nil {
 		return nil
 	}

@@ -239,7 +239,7 @@ func marks() []string {
 
 // notes are the annotations of a PodGroup that only the scheduler writes.
 func notes() []string {
-	return []string{keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation}
+	return []string{keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation, keys.StartsAnnotation}
 }
 
 // metadata are the variables labels, oldLabels, annotations and oldAnnotations.

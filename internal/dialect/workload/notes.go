@@ -12,7 +12,7 @@ import (
 // schedulers says whether an annotation is one that the scheduler alone writes on PodGroups.
 func schedulers(annotation string) bool {
 	switch annotation {
-	case keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation:
+	case keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation, keys.StartsAnnotation:
 		return true
 	}
 	return false
@@ -40,7 +40,7 @@ func Known(key string) bool {
 		keys.TopologyAnnotation, keys.TopologyRequiredAnnotation, keys.TopologyPreferredAnnotation, keys.TopologyMigratedFromAnnotation,
 		keys.SegmentSizeAnnotation, keys.SegmentTopologyRequiredAnnotation, keys.SegmentTopologyPreferredAnnotation,
 		keys.GroveTopologyAnnotation, keys.GrovePodGangLabel,
-		keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation,
+		keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation, keys.StartsAnnotation,
 		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, lwsSize, knativeMinScale,
 		volcano.GroupName, volcano.TaskSpec, volcano.TaskPriority, volcano.Preemptable, volcano.SLAWaitingTime, volcano.SLAWaitingTimeOlder:
 		return true

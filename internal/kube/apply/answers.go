@@ -16,11 +16,11 @@ import (
 // answerRate is how many answers are written a second in all.
 const answerRate = 5
 
-// Answers writes into gangs' objects why they wait, as an annotation that others word. Set may be called by anyone; the pool writes.
+// Answers writes into gangs' objects why they wait and when they start, as annotations that others word. Set may be called by anyone; the pool writes.
 type Answers struct {
-	kit        *write.Kit
-	annotation string
-	work       *Queue[object] // of gangs
+	kit         *write.Kit
+	why, starts string
+	work        *Queue[object] // of gangs
 
 	mu    sync.Mutex
 	gangs map[string]told // by gang UID; to be written
@@ -28,13 +28,13 @@ type Answers struct {
 
 // told is what a gang is to be told; "" takes it away.
 type told struct {
-	key  cluster.Key
-	text string
+	key         cluster.Key
+	why, starts string
 }
 
-// NewAnswers returns a writer of an annotation, which pool runs.
-func NewAnswers(pool *Pool, kit *write.Kit, annotation string) *Answers {
-	a := &Answers{kit: kit, annotation: annotation, gangs: map[string]told{}}
+// NewAnswers returns a writer of two annotations, which pool runs.
+func NewAnswers(pool *Pool, kit *write.Kit, why, starts string) *Answers {
+	a := &Answers{kit: kit, why: why, starts: starts, gangs: map[string]told{}}
 	limit := rate.NewLimiter(answerRate, 1)
 	a.work = NewQueue(pool, answerWork, Job[object]{
 		Tenant: object.tenant, About: a.about, Try: a.serve,
@@ -43,13 +43,13 @@ func NewAnswers(pool *Pool, kit *write.Kit, annotation string) *Answers {
 	return a
 }
 
-// Set asks that the gang of this key and UID carry the text; "" for none. The last word counts.
-func (a *Answers) Set(key cluster.Key, uid, text string) {
+// Set asks that the gang of this key and UID carry the texts; "" for none. The last word counts.
+func (a *Answers) Set(key cluster.Key, uid, why, starts string) {
 	if key.Remnant() { // there is no object that says it
 		return
 	}
 	a.mu.Lock()
-	a.gangs[uid] = told{key, text}
+	a.gangs[uid] = told{key, why, starts}
 	a.mu.Unlock()
 	a.work.Put(0, object{key.Namespace, uid})
 }
@@ -76,11 +76,14 @@ func (a *Answers) serve(ctx context.Context, gang object) error {
 	if !ok {
 		return nil
 	}
-	var text any // null takes it away
-	if g.text != "" {
-		text = g.text
+	notes := map[string]any{a.why: nil, a.starts: nil} // null takes it away
+	if g.why != "" {
+		notes[a.why] = g.why
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": gang.uid, "annotations": map[string]any{a.annotation: text}}})
+	if g.starts != "" {
+		notes[a.starts] = g.starts
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": gang.uid, "annotations": notes}})
 	if err != nil {
 		return fmt.Errorf("encode the answer of PodGroup %s: %w", g.key, err)
 	}

@@ -67,8 +67,8 @@ func carryAll(ctx context.Context, c client.Client, kit *write.Kit) error {
 	pool := NewPool(nil)
 	binds, evictions := NewBinds(pool, c, c, BindOptions{}), NewEvictions(pool, kit, c, EvictionOptions{})
 	rooms, marks := NewNominations(pool, kit, c, NominationOptions{}), NewAnnotations(pool, kit, nil)
-	answers := NewAnswers(pool, kit, "x/why")
-	answers.Set(kai.GangKey("a", "g"), "g", "so")
+	answers := NewAnswers(pool, kit, "x/why", "x/starts")
+	answers.Set(kai.GangKey("a", "g"), "g", "so", "later")
 	var writers sync.WaitGroup
 	writers.Go(func() { _ = pool.Run(ctx) }) // it returns nil
 	defer writers.Wait()

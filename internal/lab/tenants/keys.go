@@ -86,6 +86,7 @@ func Keys() []Key {
 		ours(annotation("LastStartAnnotation", keys.LastStartAnnotation, Groups|Workloads, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
 		ours(annotation("LastEvictionAnnotation", keys.LastEvictionAnnotation, Groups|Workloads, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
 		ours(annotation("WhyAnnotation", keys.WhyAnnotation, Groups|Workloads, "nothing", "{}")),
+		ours(annotation("StartsAnnotation", keys.StartsAnnotation, Groups|Workloads, "14:20 to 17:00", "never")),
 		ours(annotation("SelectedForAnnotation", keys.SelectedForAnnotation, Claims, "$uid")),
 		annotation("ScalingShapeAnnotation", keys.ScalingShapeAnnotation, Pods, "x"),
 		// Read on pods of the namespace for scaling pods, which is no tenant's.

@@ -9,9 +9,9 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Configs returns a ConfigInformer.
-	Configs() ConfigInformer
+	Configs() TypedConfigInformer
 	// SchedulingShards returns a SchedulingShardInformer.
-	SchedulingShards() SchedulingShardInformer
+	SchedulingShards() TypedSchedulingShardInformer
 }
 
 type version struct {
@@ -25,12 +25,12 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Configs returns a ConfigInformer.
-func (v *version) Configs() ConfigInformer {
+// Configs returns a TypedConfigInformer.
+func (v *version) Configs() TypedConfigInformer {
 	return &configInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
-// SchedulingShards returns a SchedulingShardInformer.
-func (v *version) SchedulingShards() SchedulingShardInformer {
+// SchedulingShards returns a TypedSchedulingShardInformer.
+func (v *version) SchedulingShards() TypedSchedulingShardInformer {
 	return &schedulingShardInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

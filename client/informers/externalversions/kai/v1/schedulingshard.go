@@ -18,11 +18,39 @@ import (
 )
 
 // SchedulingShardInformer provides access to a shared informer and lister for
-// SchedulingShards.
+// SchedulingShards. Prefer using the type-safe variant (see [TypedSchedulingShardInformer]).
 type SchedulingShardInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() kaiv1.SchedulingShardLister
 }
+
+// TypedSchedulingShardInformer provides access to a shared informer and lister for
+// SchedulingShards, including the type-safe TypedInformer variant.
+// It is a superset of SchedulingShardInformer.
+type TypedSchedulingShardInformer interface {
+	Informer() cache.SharedIndexInformer
+	TypedInformer() SchedulingShardIndexInformer
+	Lister() kaiv1.SchedulingShardLister
+}
+
+// SchedulingShardIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
+// with type-safe variants of several methods.
+type SchedulingShardIndexInformer cache.TypedSharedIndexInformer[*apikaiv1.SchedulingShard]
+
+// SchedulingShardHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for SchedulingShard.
+type SchedulingShardHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*apikaiv1.SchedulingShard]
+
+// SchedulingShardDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for SchedulingShard.
+type SchedulingShardDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*apikaiv1.SchedulingShard]
+
+// SchedulingShardFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for SchedulingShard.
+type SchedulingShardFilteringHandler = cache.TypedFilteringResourceEventHandler[*apikaiv1.SchedulingShard]
+
+// SchedulingShardIndexers is a specialization of [cache.TypedIndexers] for SchedulingShard.
+type SchedulingShardIndexers = cache.TypedIndexers[*apikaiv1.SchedulingShard]
+
+// DeletedSchedulingShard is a specialization of [cache.DeletedObject] for SchedulingShard.
+type DeletedSchedulingShard = cache.DeletedObject[*apikaiv1.SchedulingShard]
 
 type schedulingShardInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -32,25 +60,49 @@ type schedulingShardInformer struct {
 // NewSchedulingShardInformer constructs a new informer for SchedulingShard type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSchedulingShardInformer]).
 func NewSchedulingShardInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewSchedulingShardInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewTypedSchedulingShardInformer constructs a new informer for SchedulingShard type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedSchedulingShardInformer(client versioned.Interface, resyncPeriod time.Duration, indexers SchedulingShardIndexers) SchedulingShardIndexInformer {
+	return NewTypedSchedulingShardInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredSchedulingShardInformer constructs a new informer for SchedulingShard type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredSchedulingShardInformer]).
 func NewFilteredSchedulingShardInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewSchedulingShardInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+	return NewTypedSchedulingShardInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewTypedFilteredSchedulingShardInformer constructs a new informer for SchedulingShard type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedFilteredSchedulingShardInformer(client versioned.Interface, resyncPeriod time.Duration, indexers SchedulingShardIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) SchedulingShardIndexInformer {
+	return NewTypedSchedulingShardInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
 }
 
 // NewSchedulingShardInformerWithOptions constructs a new informer for SchedulingShard type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSchedulingShardInformerWithOptions]).
 func NewSchedulingShardInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	return NewTypedSchedulingShardInformerWithOptions(client, options)
+}
+
+// NewTypedSchedulingShardInformerWithOptions constructs a new informer for SchedulingShard type with additional options.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedSchedulingShardInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) SchedulingShardIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "kai.scheduler", Version: "v1", Resource: "schedulingshards"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewSharedIndexInformerWithOptions(
+	return cache.NewTypedSharedIndexInformer[*apikaiv1.SchedulingShard](cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts metav1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -83,17 +135,57 @@ func NewSchedulingShardInformerWithOptions(client versioned.Interface, options i
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	)
+	))
 }
 
 func (f *schedulingShardInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewSchedulingShardInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewTypedSchedulingShardInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *schedulingShardInformer) Informer() cache.SharedIndexInformer {
-	return f.factory.InformerFor(&apikaiv1.SchedulingShard{}, f.defaultInformer)
+	return f.TypedInformer()
+}
+
+func (f *schedulingShardInformer) TypedInformer() SchedulingShardIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*apikaiv1.SchedulingShard](f.factory.InformerFor(&apikaiv1.SchedulingShard{}, f.defaultInformer))
 }
 
 func (f *schedulingShardInformer) Lister() kaiv1.SchedulingShardLister {
 	return kaiv1.NewSchedulingShardLister(f.Informer().GetIndexer())
+}
+
+// ToTypedSchedulingShardInformer converts an untyped informer into a TypedSchedulingShardInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *SchedulingShard. If that is not the case, calling type-safe methods of the returned
+// TypedSchedulingShardInformer leads to runtime panics. A safer alternative is to pass
+// around a TypedSchedulingShardInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTypedSchedulingShardInformer(informer SchedulingShardInformer) TypedSchedulingShardInformer {
+	if informer, ok := informer.(TypedSchedulingShardInformer); ok {
+		return informer
+	}
+	return &schedulingShardTypedInformerAdapter{informer}
+}
+
+type schedulingShardTypedInformerAdapter struct {
+	SchedulingShardInformer
+}
+
+func (a *schedulingShardTypedInformerAdapter) TypedInformer() SchedulingShardIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*apikaiv1.SchedulingShard](a.Informer())
+}
+
+// ToSchedulingShardIndexInformer converts an untyped informer into a SchedulingShardIndexInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *SchedulingShard. If that is not the case, calling type-safe methods of the returned
+// SchedulingShardIndexInformer leads to runtime panics. A safer alternative is to pass
+// around a SchedulingShardIndexInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToSchedulingShardIndexInformer(informer cache.SharedIndexInformer) SchedulingShardIndexInformer {
+	if informer, ok := informer.(SchedulingShardIndexInformer); ok {
+		return informer
+	}
+	return cache.NewTypedSharedIndexInformer[*apikaiv1.SchedulingShard](informer)
 }

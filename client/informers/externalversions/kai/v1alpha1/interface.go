@@ -9,7 +9,7 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Topologies returns a TopologyInformer.
-	Topologies() TopologyInformer
+	Topologies() TypedTopologyInformer
 }
 
 type version struct {
@@ -23,7 +23,7 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Topologies returns a TopologyInformer.
-func (v *version) Topologies() TopologyInformer {
+// Topologies returns a TypedTopologyInformer.
+func (v *version) Topologies() TypedTopologyInformer {
 	return &topologyInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

@@ -18,11 +18,39 @@ import (
 )
 
 // TopologyInformer provides access to a shared informer and lister for
-// Topologies.
+// Topologies. Prefer using the type-safe variant (see [TypedTopologyInformer]).
 type TopologyInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() kaiv1alpha1.TopologyLister
 }
+
+// TypedTopologyInformer provides access to a shared informer and lister for
+// Topologies, including the type-safe TypedInformer variant.
+// It is a superset of TopologyInformer.
+type TypedTopologyInformer interface {
+	Informer() cache.SharedIndexInformer
+	TypedInformer() TopologyIndexInformer
+	Lister() kaiv1alpha1.TopologyLister
+}
+
+// TopologyIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
+// with type-safe variants of several methods.
+type TopologyIndexInformer cache.TypedSharedIndexInformer[*apikaiv1alpha1.Topology]
+
+// TopologyHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for Topology.
+type TopologyHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*apikaiv1alpha1.Topology]
+
+// TopologyDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for Topology.
+type TopologyDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*apikaiv1alpha1.Topology]
+
+// TopologyFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for Topology.
+type TopologyFilteringHandler = cache.TypedFilteringResourceEventHandler[*apikaiv1alpha1.Topology]
+
+// TopologyIndexers is a specialization of [cache.TypedIndexers] for Topology.
+type TopologyIndexers = cache.TypedIndexers[*apikaiv1alpha1.Topology]
+
+// DeletedTopology is a specialization of [cache.DeletedObject] for Topology.
+type DeletedTopology = cache.DeletedObject[*apikaiv1alpha1.Topology]
 
 type topologyInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -32,25 +60,49 @@ type topologyInformer struct {
 // NewTopologyInformer constructs a new informer for Topology type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedTopologyInformer]).
 func NewTopologyInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewTopologyInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewTypedTopologyInformer constructs a new informer for Topology type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedTopologyInformer(client versioned.Interface, resyncPeriod time.Duration, indexers TopologyIndexers) TopologyIndexInformer {
+	return NewTypedTopologyInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredTopologyInformer constructs a new informer for Topology type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredTopologyInformer]).
 func NewFilteredTopologyInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewTopologyInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+	return NewTypedTopologyInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewTypedFilteredTopologyInformer constructs a new informer for Topology type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedFilteredTopologyInformer(client versioned.Interface, resyncPeriod time.Duration, indexers TopologyIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) TopologyIndexInformer {
+	return NewTypedTopologyInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
 }
 
 // NewTopologyInformerWithOptions constructs a new informer for Topology type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedTopologyInformerWithOptions]).
 func NewTopologyInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	return NewTypedTopologyInformerWithOptions(client, options)
+}
+
+// NewTypedTopologyInformerWithOptions constructs a new informer for Topology type with additional options.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedTopologyInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) TopologyIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "kai.scheduler", Version: "v1alpha1", Resource: "topologys"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewSharedIndexInformerWithOptions(
+	return cache.NewTypedSharedIndexInformer[*apikaiv1alpha1.Topology](cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -83,17 +135,57 @@ func NewTopologyInformerWithOptions(client versioned.Interface, options internal
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	)
+	))
 }
 
 func (f *topologyInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewTopologyInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewTypedTopologyInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *topologyInformer) Informer() cache.SharedIndexInformer {
-	return f.factory.InformerFor(&apikaiv1alpha1.Topology{}, f.defaultInformer)
+	return f.TypedInformer()
+}
+
+func (f *topologyInformer) TypedInformer() TopologyIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*apikaiv1alpha1.Topology](f.factory.InformerFor(&apikaiv1alpha1.Topology{}, f.defaultInformer))
 }
 
 func (f *topologyInformer) Lister() kaiv1alpha1.TopologyLister {
 	return kaiv1alpha1.NewTopologyLister(f.Informer().GetIndexer())
+}
+
+// ToTypedTopologyInformer converts an untyped informer into a TypedTopologyInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *Topology. If that is not the case, calling type-safe methods of the returned
+// TypedTopologyInformer leads to runtime panics. A safer alternative is to pass
+// around a TypedTopologyInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTypedTopologyInformer(informer TopologyInformer) TypedTopologyInformer {
+	if informer, ok := informer.(TypedTopologyInformer); ok {
+		return informer
+	}
+	return &topologyTypedInformerAdapter{informer}
+}
+
+type topologyTypedInformerAdapter struct {
+	TopologyInformer
+}
+
+func (a *topologyTypedInformerAdapter) TypedInformer() TopologyIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*apikaiv1alpha1.Topology](a.Informer())
+}
+
+// ToTopologyIndexInformer converts an untyped informer into a TopologyIndexInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *Topology. If that is not the case, calling type-safe methods of the returned
+// TopologyIndexInformer leads to runtime panics. A safer alternative is to pass
+// around a TopologyIndexInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTopologyIndexInformer(informer cache.SharedIndexInformer) TopologyIndexInformer {
+	if informer, ok := informer.(TopologyIndexInformer); ok {
+		return informer
+	}
+	return cache.NewTypedSharedIndexInformer[*apikaiv1alpha1.Topology](informer)
 }

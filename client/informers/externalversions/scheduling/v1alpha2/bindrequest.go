@@ -18,11 +18,39 @@ import (
 )
 
 // BindRequestInformer provides access to a shared informer and lister for
-// BindRequests.
+// BindRequests. Prefer using the type-safe variant (see [TypedBindRequestInformer]).
 type BindRequestInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() schedulingv1alpha2.BindRequestLister
 }
+
+// TypedBindRequestInformer provides access to a shared informer and lister for
+// BindRequests, including the type-safe TypedInformer variant.
+// It is a superset of BindRequestInformer.
+type TypedBindRequestInformer interface {
+	Informer() cache.SharedIndexInformer
+	TypedInformer() BindRequestIndexInformer
+	Lister() schedulingv1alpha2.BindRequestLister
+}
+
+// BindRequestIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
+// with type-safe variants of several methods.
+type BindRequestIndexInformer cache.TypedSharedIndexInformer[*apischedulingv1alpha2.BindRequest]
+
+// BindRequestHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for BindRequest.
+type BindRequestHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*apischedulingv1alpha2.BindRequest]
+
+// BindRequestDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for BindRequest.
+type BindRequestDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*apischedulingv1alpha2.BindRequest]
+
+// BindRequestFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for BindRequest.
+type BindRequestFilteringHandler = cache.TypedFilteringResourceEventHandler[*apischedulingv1alpha2.BindRequest]
+
+// BindRequestIndexers is a specialization of [cache.TypedIndexers] for BindRequest.
+type BindRequestIndexers = cache.TypedIndexers[*apischedulingv1alpha2.BindRequest]
+
+// DeletedBindRequest is a specialization of [cache.DeletedObject] for BindRequest.
+type DeletedBindRequest = cache.DeletedObject[*apischedulingv1alpha2.BindRequest]
 
 type bindRequestInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -33,25 +61,49 @@ type bindRequestInformer struct {
 // NewBindRequestInformer constructs a new informer for BindRequest type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedBindRequestInformer]).
 func NewBindRequestInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewBindRequestInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewTypedBindRequestInformer constructs a new informer for BindRequest type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedBindRequestInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers BindRequestIndexers) BindRequestIndexInformer {
+	return NewTypedBindRequestInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredBindRequestInformer constructs a new informer for BindRequest type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredBindRequestInformer]).
 func NewFilteredBindRequestInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewBindRequestInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+	return NewTypedBindRequestInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewTypedFilteredBindRequestInformer constructs a new informer for BindRequest type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedFilteredBindRequestInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers BindRequestIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) BindRequestIndexInformer {
+	return NewTypedBindRequestInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
 }
 
 // NewBindRequestInformerWithOptions constructs a new informer for BindRequest type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedBindRequestInformerWithOptions]).
 func NewBindRequestInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	return NewTypedBindRequestInformerWithOptions(client, namespace, options)
+}
+
+// NewTypedBindRequestInformerWithOptions constructs a new informer for BindRequest type with additional options.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedBindRequestInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) BindRequestIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "scheduling.run.ai", Version: "v1alpha2", Resource: "bindrequests"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewSharedIndexInformerWithOptions(
+	return cache.NewTypedSharedIndexInformer[*apischedulingv1alpha2.BindRequest](cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -84,17 +136,57 @@ func NewBindRequestInformerWithOptions(client versioned.Interface, namespace str
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	)
+	))
 }
 
 func (f *bindRequestInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewBindRequestInformerWithOptions(client, f.namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewTypedBindRequestInformerWithOptions(client, f.namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *bindRequestInformer) Informer() cache.SharedIndexInformer {
-	return f.factory.InformerFor(&apischedulingv1alpha2.BindRequest{}, f.defaultInformer)
+	return f.TypedInformer()
+}
+
+func (f *bindRequestInformer) TypedInformer() BindRequestIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*apischedulingv1alpha2.BindRequest](f.factory.InformerFor(&apischedulingv1alpha2.BindRequest{}, f.defaultInformer))
 }
 
 func (f *bindRequestInformer) Lister() schedulingv1alpha2.BindRequestLister {
 	return schedulingv1alpha2.NewBindRequestLister(f.Informer().GetIndexer())
+}
+
+// ToTypedBindRequestInformer converts an untyped informer into a TypedBindRequestInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *BindRequest. If that is not the case, calling type-safe methods of the returned
+// TypedBindRequestInformer leads to runtime panics. A safer alternative is to pass
+// around a TypedBindRequestInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTypedBindRequestInformer(informer BindRequestInformer) TypedBindRequestInformer {
+	if informer, ok := informer.(TypedBindRequestInformer); ok {
+		return informer
+	}
+	return &bindRequestTypedInformerAdapter{informer}
+}
+
+type bindRequestTypedInformerAdapter struct {
+	BindRequestInformer
+}
+
+func (a *bindRequestTypedInformerAdapter) TypedInformer() BindRequestIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*apischedulingv1alpha2.BindRequest](a.Informer())
+}
+
+// ToBindRequestIndexInformer converts an untyped informer into a BindRequestIndexInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *BindRequest. If that is not the case, calling type-safe methods of the returned
+// BindRequestIndexInformer leads to runtime panics. A safer alternative is to pass
+// around a BindRequestIndexInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToBindRequestIndexInformer(informer cache.SharedIndexInformer) BindRequestIndexInformer {
+	if informer, ok := informer.(BindRequestIndexInformer); ok {
+		return informer
+	}
+	return cache.NewTypedSharedIndexInformer[*apischedulingv1alpha2.BindRequest](informer)
 }

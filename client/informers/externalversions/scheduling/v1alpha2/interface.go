@@ -9,7 +9,7 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// BindRequests returns a BindRequestInformer.
-	BindRequests() BindRequestInformer
+	BindRequests() TypedBindRequestInformer
 }
 
 type version struct {
@@ -23,7 +23,7 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// BindRequests returns a BindRequestInformer.
-func (v *version) BindRequests() BindRequestInformer {
+// BindRequests returns a TypedBindRequestInformer.
+func (v *version) BindRequests() TypedBindRequestInformer {
 	return &bindRequestInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }

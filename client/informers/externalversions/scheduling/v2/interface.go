@@ -9,7 +9,7 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Queues returns a QueueInformer.
-	Queues() QueueInformer
+	Queues() TypedQueueInformer
 }
 
 type version struct {
@@ -23,7 +23,7 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Queues returns a QueueInformer.
-func (v *version) Queues() QueueInformer {
+// Queues returns a TypedQueueInformer.
+func (v *version) Queues() TypedQueueInformer {
 	return &queueInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
