@@ -22,7 +22,7 @@ type Image struct {
 
 // Image returns the snapshot as plain data: O(objects).
 func (s *Snapshot) Image() Image {
-	im := Image{Now: s.Now, Dims: slices.Clone(s.Dims.names), Events: s.events(), Memory: s.Memory()}
+	im := Image{Now: s.Now, Dims: slices.Clone(s.Dims.names), Events: s.events(func(*Pod) bool { return false }), Memory: s.Memory()}
 	for _, kind := range slices.Sorted(maps.Keys(s.objects)) {
 		of := s.objects[kind]
 		for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -44,8 +44,8 @@ func (im *Image) Store(o Options) *Store {
 }
 
 // events are those that make everything but what is carried for filters, in the order of Image.Events.
-func (s *Snapshot) events() []Event {
-	var out []Event
+func (s *Snapshot) events(absent func(*Pod) bool) []Event {
+	out := make([]Event, 0, len(s.NodeOrder)+len(s.topologies)+len(s.QueueOrder)+1+s.MaxGangID()+s.MaxPodID())
 	for _, id := range s.NodeOrder {
 		out = append(out, s.Node(id).State(s.Dims))
 	}
@@ -58,23 +58,33 @@ func (s *Snapshot) events() []Event {
 	if usage := s.usage(); len(usage) > 0 {
 		out = append(out, UsageState{Queues: usage})
 	}
-	var gangs []GangState
+	gangs := make([]*Gang, 0, s.MaxGangID())
 	s.EachGang(func(g *Gang) {
 		if !g.Key.Remnant() { // these follow from the pods
-			gangs = append(gangs, g.GangState)
+			gangs = append(gangs, g)
 		}
 	})
-	slices.SortFunc(gangs, func(a, b GangState) int { return a.Key.compare(b.Key) })
-	for i := range gangs {
-		out = append(out, gangs[i])
+	slices.SortFunc(gangs, func(a, b *Gang) int { return a.Key.compare(b.Key) })
+	for _, g := range gangs {
+		out = append(out, g.GangState)
 	}
-	var pods []PodState
-	s.EachPod(func(p *Pod) { pods = append(pods, p.State(s.Dims)) })
-	slices.SortFunc(pods, func(a, b PodState) int {
+	pods := make([]*Pod, 0, s.MaxPodID())
+	s.EachPod(func(p *Pod) {
+		if !absent(p) {
+			pods = append(pods, p)
+		}
+	})
+	slices.SortFunc(pods, func(a, b *Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	for i := range pods {
-		out = append(out, pods[i])
+	specs := map[*Class]PodState{} // whatever pods of a class say alike is there once
+	for _, p := range pods {
+		alike, ok := specs[p.Class]
+		if !ok {
+			alike = p.Class.state(s.Dims)
+			specs[p.Class] = alike
+		}
+		out = append(out, p.state(&alike))
 	}
 	return out
 }

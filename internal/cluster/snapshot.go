@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"sort"
 	"sync"
+	"sync/atomic"
 )
 
 // Snapshot is the cluster at one moment: immutable, safe for any number of readers, cheap to hold.
@@ -51,11 +52,15 @@ type Snapshot struct {
 	keys         *gangKeys
 }
 
-// gangKeys are the gangs of a snapshot by key, made when somebody asks.
+// gangKeys are the gangs of a snapshot by key, made when somebody asks often.
 type gangKeys struct {
-	once sync.Once
-	of   map[Key]GangID
+	asked atomic.Int32
+	once  sync.Once
+	of    map[Key]GangID
 }
+
+// keysAfter is how many questions a look at each gang answers, before there is an index: most snapshots are asked less, and an index of ten thousand is megabytes.
+const keysAfter = 8
 
 // Node returns a node by ID, nil for None.
 func (s *Snapshot) Node(id NodeID) *Node { return s.nodes.get(int32(id)) }
@@ -141,9 +146,19 @@ func (s *Snapshot) QueueByName(name string) *Queue {
 	return nil
 }
 
-// GangByKey finds a gang; nil when there is none. For people's questions, not for hot paths: the first one of a snapshot costs a pass over
+// GangByKey finds a gang; nil when there is none. For people's questions, not for hot paths: each of the first ones of a snapshot costs a pass over
 // all gangs.
 func (s *Snapshot) GangByKey(k Key) *Gang {
+	if s.keys.asked.Add(1) <= keysAfter {
+		for _, p := range s.gangs.pages {
+			for _, g := range p.entries {
+				if g != nil && g.Key == k {
+					return g
+				}
+			}
+		}
+		return nil
+	}
 	s.keys.once.Do(func() {
 		s.keys.of = make(map[Key]GangID, s.gangs.n)
 		s.gangs.each(func(g *Gang) { s.keys.of[g.Key] = g.ID })

@@ -390,12 +390,17 @@ func (s *Store) NextTimer() Instant {
 // Fork returns a Store that starts as the snapshot was and goes its own way: the what-if of explanations and
 // simulators. Assumptions of the original appear in it as observed facts.
 func Fork(snap *Snapshot, o Options) *Store {
+	return ForkWithout(snap, o, func(*Pod) bool { return false })
+}
+
+// ForkWithout is [Fork] without the pods for which absent is true, as if they had never been.
+func ForkWithout(snap *Snapshot, o Options, absent func(*Pod) bool) *Store {
 	s := NewStore(o)
 	s.gen, s.sgen, s.dims = snap.Generation, snap.StaticGen, snap.Dims
 	snap.EachPod(func(p *Pod) {
 		s.classes.next = max(s.classes.next, p.Class.ID+1, p.Class.Alone().ID+1, p.Class.Site().ID+1)
 	})
-	s.Apply(snap.events()...)
+	s.Apply(snap.events(absent)...)
 	for kind, m := range snap.objects { // order: a set
 		s.objects[kind], s.shared[kind] = m, true
 	}
@@ -431,11 +436,27 @@ func (s *Store) SetAside(key Key, why string) bool {
 
 // State returns the event that would make this pod, as it stands now. Its Spec is the caller's.
 func (p *Pod) State(d Dims) PodState {
-	st, spec := p.PodState, p.Class.ClassSpec
+	alike := p.Class.state(d)
+	return p.state(&alike)
+}
+
+// state is what all pods of the class say alike.
+func (c *Class) state(d Dims) (st PodState) {
+	spec := c.ClassSpec
 	spec.Requests, spec.Charge = nil, nil
-	st.Spec, st.Requests = &spec, d.some(p.Class.Requests)
-	if !p.Class.Charge.Equal(p.Class.Requests) {
-		st.Charge = d.some(p.Class.Charge)
+	st.Spec, st.Requests = &spec, d.some(c.Requests)
+	if !c.Charge.Equal(c.Requests) {
+		st.Charge = d.some(c.Charge)
+	}
+	return st
+}
+
+// state is the pod's event, with what its class says.
+func (p *Pod) state(alike *PodState) PodState {
+	st := p.PodState
+	st.Spec, st.Requests = alike.Spec, alike.Requests
+	if alike.Charge != nil {
+		st.Charge = alike.Charge
 	}
 	st.Phase, st.NodeName, st.Groups, st.Zones, st.Allocations, st.DeletedAt = p.Phase, p.NodeName, p.Groups, p.Zones, p.Allocations, p.goneBy
 	if !p.recorded {

@@ -19,15 +19,7 @@ type stage struct {
 // newStage forks the snapshot without some of its pods. Options without StuckAfter keep the fork from changing by the passing of time.
 // O(pods).
 func newStage(snap *cluster.Snapshot, e *engine.Engine, absent func(*cluster.Pod) bool) *stage {
-	s := &stage{snap: snap, store: cluster.Fork(snap, cluster.Options{Revisits: true}), engine: e, absent: absent}
-	var gone []cluster.Event
-	snap.EachPod(func(p *cluster.Pod) {
-		if absent(p) {
-			gone = append(gone, cluster.PodGone{UID: p.UID})
-		}
-	})
-	s.store.Apply(gone...)
-	return s
+	return &stage{snap: snap, store: cluster.ForkWithout(snap, cluster.Options{Revisits: true}, absent), engine: e, absent: absent}
 }
 
 // Who is left out of a stage.

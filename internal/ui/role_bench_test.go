@@ -152,7 +152,8 @@ func BenchmarkRole(b *testing.B) {
 		}
 	})
 	role := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestRoleProcess$", "-test.v")
-	role.Env = append(os.Environ(), fmt.Sprintf("%s=https://%s %s %s", roleOf, l.Addr(), server.Fingerprint(), b.TempDir()))
+	role.Env = append([]string{"GOGC=50"}, os.Environ()...) // as muster has it for its roles
+	role.Env = append(role.Env, fmt.Sprintf("%s=https://%s %s %s", roleOf, l.Addr(), server.Fingerprint(), b.TempDir()))
 	in, err := role.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
