@@ -74,6 +74,18 @@ func TestRoleProcess(t *testing.T) {
 // BenchmarkRole is what the role costs beside a scheduler of 500 nodes that are full, for whose GPUs 2,000 gangs of 50 shapes wait and where gangs come and end with a cycle each second: how long it takes until one who asks why a gang waits has the
 // answer (median, and 99th percentile), how old the cycles are that answers are of (the oldest), and the most memory that the role's process, which is of its own, has had (MiB), its journal among it. Its copy of PodGroups' metadata is not in it.
 func BenchmarkRole(b *testing.B) {
+	beside(b, roleCity{nodes: 500, runs: 500, gpus: 8, waits: 2000})
+}
+
+// BenchmarkRoleLarge is the same beside 5,000 nodes with 50,000 pods: 20,000 that run, and those of 10,000 gangs that wait.
+func BenchmarkRoleLarge(b *testing.B) {
+	beside(b, roleCity{nodes: 5000, runs: 20_000, gpus: 2, waits: 10_000})
+}
+
+// roleCity is a cluster of so many nodes of eight GPUs, of pods that run, of so many GPUs each, and of gangs that wait.
+type roleCity struct{ nodes, runs, gpus, waits int }
+
+func beside(b *testing.B, city roleCity) {
 	if testing.Short() {
 		b.Skip("it takes half a minute")
 	}
@@ -94,18 +106,18 @@ func BenchmarkRole(b *testing.B) {
 			b.Error(err)
 		}
 	}
-	for i := range 500 {
-		if err := w.AddNode(sim.Node{Name: fmt.Sprintf("node-%03d", i), Allocatable: sim.Room(8000, 128_000, 1<<40, 250)}); err != nil {
+	for i := range city.nodes {
+		if err := w.AddNode(sim.Node{Name: fmt.Sprintf("node-%04d", i), Allocatable: sim.Room(8000, 128_000, 1<<40, 250)}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	for _, q := range []string{"a", "b", "c", "d"} {
 		w.Store.Apply(cluster.QueueState{Name: q, UID: q, Priority: 100, Created: w.Now(), Weight: []cluster.Quantity{{Name: "gpu", Value: 1000}}, Quota: []cluster.Quantity{
-			{Name: "gpu", Value: 1_000_000}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited},
+			{Name: "gpu", Value: int64(2000 * city.nodes)}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited},
 		}})
 	}
-	for range 500 {
-		send("runs", 1, 8, time.Duration(random.ExpFloat64()*float64(15*time.Minute)))
+	for range city.runs {
+		send("runs", 1, int64(city.gpus), time.Duration(random.ExpFloat64()*float64(15*time.Minute)))
 	}
 	step := func(to time.Time) {
 		err := w.Advance(cluster.InstantOf(to))
@@ -118,7 +130,7 @@ func BenchmarkRole(b *testing.B) {
 	}
 	step(w.Now().Time().Add(time.Second))
 	var waits []string
-	for i := range 2000 {
+	for i := range city.waits {
 		shape := i % 50
 		send("waits", 1+shape%5, int64(1+shape/5%8), 10*time.Minute)
 		waits = append(waits, fmt.Sprintf("waits-%d", made))
@@ -193,7 +205,7 @@ func BenchmarkRole(b *testing.B) {
 	oldest := 0.0
 	pause := time.NewTicker(50 * time.Millisecond) // 20 questions a second: several looks' worth of cycles come
 	defer pause.Stop()
-	for guard := time.After(3 * time.Minute); ask(waits[1999]) == nil; { // until it follows
+	for guard := time.After(3 * time.Minute); ask(waits[city.waits-1]) == nil; { // until it follows
 		select {
 		case <-pause.C:
 		case <-guard:
@@ -202,7 +214,7 @@ func BenchmarkRole(b *testing.B) {
 	}
 	for i := 0; b.Loop(); i++ {
 		at := time.Now()
-		if e := ask(waits[(i*37+1500)%2000]); e != nil {
+		if e := ask(waits[(i*37+1500)%city.waits]); e != nil {
 			took = append(took, time.Since(at))
 			oldest = max(oldest, e.Cycle.AgeSeconds)
 		}
