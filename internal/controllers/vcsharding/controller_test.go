@@ -3,8 +3,8 @@ package vcsharding
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,11 +56,13 @@ func start(t *testing.T, p *kubetest.Process, tell func(text string)) func() {
 func run(t *testing.T, p *kubetest.Process) func() { return start(t, p, nil) }
 
 // put sets nodes, each as NAME=CPUs asked for, by pods on them.
-func put(s *kubetest.Server, nodes string) {
+func put(t interface{ Fatal(...any) }, s *kubetest.Server, nodes string) {
 	for _, text := range strings.Fields(nodes) {
-		var cpu int
 		name, amount, _ := strings.Cut(text, "=")
-		fmt.Sscan(amount, &cpu)
+		cpu, err := strconv.Atoi(amount)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.Put(machine(name, false), load(name, cpu))
 	}
 }
@@ -86,7 +88,7 @@ func TestLife(t *testing.T) {
 		s := kubetest.New(serves())
 		var told []string
 		s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.Namespace}})
-		put(s, "n1=8 n2=3 n3=0")
+		put(t, s, "n1=8 n2=3 n3=0")
 		start(t, s.Process("vcsharding"), func(text string) { told = append(told, text) })
 		soon := func(after time.Duration, want string) {
 			t.Helper()
@@ -109,11 +111,11 @@ func TestLife(t *testing.T) {
 		s.Put(configMap(conf))
 		soon(5*time.Second, "agent-scheduler:n1 volcano:n2,n3")
 		step("agent-scheduler:n1 volcano:n2,n3")
-		put(s, "n2=9") // it is looked at in the next period
+		put(t, s, "n2=9") // it is looked at in the next period
 		step("agent-scheduler:n1,n2 volcano:n3")
-		put(s, "n1=1 n2=3")
+		put(t, s, "n1=1 n2=3")
 		step("agent-scheduler:n2 volcano:n1,n3")
-		put(s, "n4=9")
+		put(t, s, "n4=9")
 		soon(5*time.Second, "agent-scheduler:n4 volcano:n1,n2,n3")
 		s.Put(configMap("schedulerConfigs: 7"))
 		step("agent-scheduler:n4 volcano:n1,n2,n3")
@@ -134,7 +136,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := kubetest.New(serves())
-		put(s, "n1=9 n2=0 n3=9")
+		put(t, s, "n1=9 n2=0 n3=9")
 		s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.Namespace}}, configMap(conf), nodeShard("agent-scheduler", true), nodeShard("volcano", true, "n1"))
 		s.Fault(func(c kubetest.Call) kubetest.Outcome {
 			if c.Verb == "patch" && c.Kind == "NodeShard" && c.Name == "volcano" {
@@ -157,7 +159,7 @@ func TestCrashes(t *testing.T) {
 	kubetest.Story{
 		Options: serves(),
 		Set: func(s *kubetest.Server) {
-			put(s, "n1=9 n2=0 n3=0 n4=9")
+			put(t, s, "n1=9 n2=0 n3=0 n4=9")
 			s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.Namespace}}, configMap(conf), nodeShard("volcano", true, "n1", "n2"), nodeShard("old", true, "n3"))
 		},
 		Run: run, Settle: 3 * time.Minute,

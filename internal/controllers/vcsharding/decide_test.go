@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,9 +55,11 @@ func world(t interface{ Fatal(...any) }, conf, nodes, shards string) *book {
 	}
 	b.config = c
 	for _, text := range strings.Fields(nodes) {
-		var cpu int
 		name, amount, _ := strings.Cut(text, "=")
-		fmt.Sscan(amount, &cpu)
+		cpu, err := strconv.Atoi(amount)
+		if err != nil {
+			t.Fatal(err)
+		}
 		name, warm := strings.CutSuffix(name, "*")
 		b.nodeSeen(machine(name, warm), false)
 		b.podSeen(load(name, cpu), false)
