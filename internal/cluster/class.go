@@ -44,6 +44,9 @@ type ClassSpec struct {
 	LegacySlices bool
 	// RestrictTo holds label keys of which a node must carry at least one (restricted nodes), by the shard's setting.
 	RestrictTo []string
+	// Within is the set of nodes that the pod keeps to, by name, and Prefers the one whose nodes it is given first; "" for none.
+	Within  string `json:",omitempty"`
+	Prefers string `json:",omitempty"`
 }
 
 // HostPort is one port a pod opens on its node.

@@ -11,7 +11,7 @@ import (
 
 func (e *NodeState) equal(b *NodeState) bool {
 	return e.Name == b.Name && e.UID == b.UID && e.Problem == b.Problem && e.GPUMemoryMiB == b.GPUMemoryMiB && e.Slicing == b.Slicing &&
-		e.ClaimGPUs == b.ClaimGPUs && slices.Equal(e.ByClaim, b.ByClaim) && maps.Equal(e.Labels, b.Labels) && same(e.Taints, b.Taints)
+		e.ClaimGPUs == b.ClaimGPUs && slices.Equal(e.ByClaim, b.ByClaim) && slices.Equal(e.Sets, b.Sets) && maps.Equal(e.Labels, b.Labels) && same(e.Taints, b.Taints)
 }
 
 func (e *PodState) equal(b *PodState) bool {

@@ -34,6 +34,8 @@ type NodeState struct {
 	// ByClaim names the extended resources that are given as devices here, by the structured allocator; of these, Allocatable
 	// is an upper bound.
 	ByClaim []string
+	// Sets are the sets of nodes that it is in, by name; nil for none. Pods may keep to one, or prefer it.
+	Sets []string `json:",omitempty"`
 }
 
 // NodeGone removes a node. Pods on it keep their node name and take room nowhere.

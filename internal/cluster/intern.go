@@ -142,6 +142,12 @@ func appendSpecKey(b []byte, s *ClassSpec) []byte {
 	if s.LegacySlices {
 		b = append(b, "|legacy slices"...)
 	}
+	if s.Within != "" {
+		b = strconv.AppendQuote(append(b, "|within "...), s.Within)
+	}
+	if s.Prefers != "" {
+		b = strconv.AppendQuote(append(b, "|prefers "...), s.Prefers)
+	}
 	b = append(b, ';')
 	b = append(b, s.Namespace...)
 	b = append(b, ';')

@@ -1,5 +1,7 @@
 package cluster
 
+import "slices"
+
 // NoWorkerLabel is the Problem of a node that carries neither label of workers where nodes are restricted.
 const NoWorkerLabel = "NoWorkerLabel"
 
@@ -25,6 +27,9 @@ type Node struct {
 	used, releasing, foreign sum // exactly
 	epoch                    uint64
 }
+
+// In says whether the node is in a set of nodes; every node is in that without a name.
+func (n *Node) In(set string) bool { return set == "" || slices.Contains(n.Sets, set) }
 
 // Idle returns what is free now: Allocatable − Used. Negative dimensions are room that others overcommitted.
 func (n *Node) Idle() Resources {

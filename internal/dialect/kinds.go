@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
@@ -51,6 +52,7 @@ const (
 	Nodes Kind = iota
 	Topologies
 	VolcanoHyperNodes
+	VolcanoNodeShards
 	PriorityClasses
 	Queues
 	PodGroups
@@ -112,6 +114,7 @@ var rows = [Kinds]Row{
 	Nodes:                  of[v1.Node, v1.NodeList](Row{Name: "Node", Pooled: true}),
 	Topologies:             of[v1alpha1.Topology, v1alpha1.TopologyList](Row{Name: "Topology", Optional: true}),
 	VolcanoHyperNodes:      of[vctopology.HyperNode, vctopology.HyperNodeList](Row{Name: "HyperNode.topology.volcano.sh", Face: volcano.Face, Optional: true}),
+	VolcanoNodeShards:      of[vcshard.NodeShard, vcshard.NodeShardList](Row{Name: "NodeShard.shard.volcano.sh", Face: volcano.Face, Optional: true}),
 	PriorityClasses:        of[schedulingv1.PriorityClass, schedulingv1.PriorityClassList](Row{Name: "PriorityClass", Carried: cluster.PriorityClasses}),
 	Queues:                 of[v2.Queue, v2.QueueList](Row{Name: "Queue", Pooled: true}),
 	PodGroups:              of[v2alpha2.PodGroup, v2alpha2.PodGroupList](Row{Name: "PodGroup", Namespaced: true, Pooled: true}),

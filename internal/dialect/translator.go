@@ -17,12 +17,14 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 )
 
 // Options say whose scheduler objects are translated for. The zero value is KAI's defaults without shards.
@@ -32,6 +34,8 @@ type Options struct {
 	// Volcano are the values of spec.schedulerName by which pods are Volcano's; none: there is no such face, and objects of its kinds
 	// are not handed over.
 	Volcano []string
+	// Sharding is the part of Volcano's pods in its NodeShards; the zero value is none.
+	Sharding nodeshards.Sharding
 	// Partition is the shard: nodes, queues and PodGroups outside it do not exist.
 	Partition kai.Partition
 	// FlatQueues puts all queues side by side: parents are not looked at.
@@ -108,7 +112,7 @@ func NewTranslator(o Options) *Translator {
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]struct{}{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName][]types.NamespacedName{},
 		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,
-		volcano: newVolcanoFace(o.Volcano), upstream: newUpstreamFace(),
+		volcano: newVolcanoFace(o.Volcano, o.Sharding), upstream: newUpstreamFace(),
 		pods: map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
@@ -134,6 +138,8 @@ func (t *Translator) Translate(each func(k Kind, take func(key types.NamespacedN
 		switch k {
 		case PodGroups:
 			t.recheckGangs(tell)
+		case PriorityClasses:
+			t.recheckNodeShards(tell)
 		case Namespaces: // after what asks for HyperNodes
 			t.recheckHyperNodes(tell)
 		case Pods:
@@ -221,6 +227,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		}
 		t.labelled(had, has, apply)
 		t.volcano.node(key.Name, n, ours)
+		t.volcano.resharded = t.volcano.resharded || ours != known && t.volcano.sharding.On()
 		if t.node(key.Name, n != nil && !ours); ours != known || (n != nil && !ours) != theirs {
 			t.otherShards.moved[key.Name] = struct{}{}
 		}
@@ -242,6 +249,9 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 	case VolcanoHyperNodes:
 		h, _ := object.(*vctopology.HyperNode)
 		t.readHyperNode(key, h)
+	case VolcanoNodeShards:
+		s, _ := object.(*vcshard.NodeShard)
+		t.readNodeShard(key, s)
 	case PriorityClasses:
 		if c, _ := object.(*schedulingv1.PriorityClass); c != nil {
 			t.reprioritise = t.priorities.Set(c) || t.reprioritise
@@ -356,6 +366,7 @@ func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(clu
 	case t.volcano.ours(p):
 		volcano.Member(&st, p)
 		t.volcano.subgroup(&st, p)
+		t.volcano.keep(&st)
 	case upstreams:
 		t.joinUpstream(key, group, p, &st)
 	case t.stranger(p), t.excludes(p):
@@ -375,6 +386,7 @@ func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(clu
 func (t *Translator) tellNode(n *v1.Node, apply func(cluster.Event)) {
 	st := t.roles.Node(n)
 	t.devices.Node(&st)
+	t.volcano.place(&st)
 	apply(st)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano/hypernodes"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 )
 
 // volcanoFace is what is known of Volcano's objects. Without scheduler names nothing ever is.
@@ -28,13 +29,14 @@ type volcanoFace struct {
 	subgroups map[types.NamespacedName]*volcano.Subgroups    // of PodGroups that have policies
 	members   map[types.NamespacedName]map[types.UID]*v1.Pod // our pods, by PodGroup
 	regrouped map[types.NamespacedName]struct{}              // whose subgroups may be others now
+	sharded                                                  // which nodes are this scheduler's
 }
 
-func newVolcanoFace(schedulers []string) volcanoFace {
+func newVolcanoFace(schedulers []string, s nodeshards.Sharding) volcanoFace {
 	return volcanoFace{
 		schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{},
 		hypers: hypernodes.New(), asking: map[types.NamespacedName]bool{}, subgroups: map[types.NamespacedName]*volcano.Subgroups{},
-		members: map[types.NamespacedName]map[types.UID]*v1.Pod{}, regrouped: map[types.NamespacedName]struct{}{},
+		members: map[types.NamespacedName]map[types.UID]*v1.Pod{}, regrouped: map[types.NamespacedName]struct{}{}, sharded: newSharded(s),
 	}
 }
 

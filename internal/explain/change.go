@@ -19,12 +19,13 @@ type Kind string
 
 // The kinds of changes, each with the fields of Change it uses.
 const (
-	AddRoom         Kind = "AddRoom"         // Count places for one pod each: Resources, Labels, Detail; on Node when only that one will do
+	AddRoom         Kind = "AddRoom"         // Count places for one pod each: Resources, Labels, Detail, Object: the shard; on Node when only that one will do
 	Uncordon        Kind = "Uncordon"        // Nodes
 	RepairNode      Kind = "RepairNode"      // Nodes, and Detail: what is wrong with them
 	RemoveTaint     Kind = "RemoveTaint"     // Nodes, Detail: the taint
 	Tolerate        Kind = "Tolerate"        // Detail: the taint that the gang's pods would tolerate
 	LabelNode       Kind = "LabelNode"       // Nodes, Labels
+	AddToShard      Kind = "AddToShard"      // Nodes, Object: the shard that the gang's pods keep to
 	RaiseLimit      Kind = "RaiseLimit"      // Queue, Dimension, From, To
 	RaiseQuota      Kind = "RaiseQuota"      // Queue, Dimension, From, To
 	CreateQueue     Kind = "CreateQueue"     // Queue
@@ -99,7 +100,7 @@ func (c *Change) events(snap *cluster.Snapshot, now cluster.Instant) (cluster.In
 		return cluster.Latest(now, cluster.InstantOf(*c.At)), nil
 	case AddRoom:
 		return now, c.roomEvents(snap)
-	case Uncordon, RepairNode, RemoveTaint, LabelNode:
+	case Uncordon, RepairNode, RemoveTaint, LabelNode, AddToShard:
 		for _, name := range c.Nodes {
 			if n := snap.NodeByName(name); n != nil {
 				out = append(out, c.mend(n.State(snap.Dims)))
@@ -157,6 +158,8 @@ func (c *Change) mend(st cluster.NodeState) cluster.Event {
 		st.Problem = ""
 	case RemoveTaint:
 		st.Taints = slices.DeleteFunc(slices.Clone(st.Taints), func(t v1.Taint) bool { return t.MatchTaint(c.taint) && t.Value == c.taint.Value })
+	case AddToShard:
+		st.Sets = []string{c.Object}
 	case LabelNode:
 		st.Labels = relabel(st.Labels, c.Labels, c.absent)
 		if st.Problem == cluster.NoWorkerLabel { // the label for this class is among them, as obstacles has it
@@ -196,7 +199,7 @@ func put(qs []cluster.Quantity, dim string, to int64) []cluster.Quantity {
 // roomEvents are the new nodes, each of exactly the size of one pod, or the one node grown.
 func (c *Change) roomEvents(snap *cluster.Snapshot) []cluster.Event {
 	if c.Node != "" {
-		st := cluster.NodeState{Name: c.Node, Labels: c.Labels}
+		st := cluster.NodeState{Name: c.Node, Labels: c.Labels, Sets: c.shard()}
 		if n := snap.NodeByName(c.Node); n != nil {
 			st = n.State(snap.Dims)
 		}
@@ -221,9 +224,17 @@ func (c *Change) roomEvents(snap *cluster.Snapshot) []cluster.Event {
 	}
 	out := make([]cluster.Event, 0, c.Count)
 	for i := range c.Count {
-		out = append(out, cluster.NodeState{Name: c.placeName(i), Labels: c.Labels, Slicing: slicing, Allocatable: c.requests})
+		out = append(out, cluster.NodeState{Name: c.placeName(i), Labels: c.Labels, Sets: c.shard(), Slicing: slicing, Allocatable: c.requests})
 	}
 	return out
+}
+
+// shard is the set of nodes that new room is in, if it must be in one.
+func (c *Change) shard() []string {
+	if c.Object == "" {
+		return nil
+	}
+	return []string{c.Object}
 }
 
 // placeName names a place as no node can be named.
@@ -369,6 +380,9 @@ func (c *Change) describe(dims cluster.Dims) {
 		case len(c.Labels) > 0:
 			place += " on nodes with " + formatMap(c.Labels, dims)
 		}
+		if c.Node == "" && c.Object != "" {
+			place += " in shard " + c.Object
+		}
 		c.Text = strings.TrimSpace("add or free " + place + " " + c.Detail)
 	case Uncordon:
 		c.Text = "uncordon " + names("node", c.Nodes)
@@ -378,6 +392,8 @@ func (c *Change) describe(dims cluster.Dims) {
 		c.Text = fmt.Sprintf("remove taint %s from %s", c.Detail, names("node", c.Nodes))
 	case Tolerate:
 		c.Text = "recreate the gang's pods with a toleration for " + c.Detail
+	case AddToShard:
+		c.Text = fmt.Sprintf("add %s to shard %s", names("node", c.Nodes), c.Object)
 	case LabelNode:
 		c.Text = "label " + names("node", c.Nodes) + " " + formatMap(c.Labels, dims)
 		if len(c.Labels) == 0 {

@@ -76,7 +76,7 @@ var order = [...]By{Submitter, QueueOwner, ClusterAdmin}
 // By says who can make the change.
 func (c *Change) By() By {
 	switch c.Kind {
-	case AddRoom, Uncordon, RepairNode, RemoveTaint, LabelNode, CreateQueue:
+	case AddRoom, Uncordon, RepairNode, RemoveTaint, LabelNode, AddToShard, CreateQueue:
 		return ClusterAdmin
 	case RaiseLimit, RaiseQuota, FixParent:
 		return QueueOwner

@@ -88,7 +88,7 @@ func (w *trial) openings(class *cluster.Class, o *outcome) [][]*Change {
 		}
 		single[i].nodes = append(single[i].nodes, n)
 	}
-	rank := []Kind{Uncordon, RemoveTaint, LabelNode, RepairNode}
+	rank := []Kind{Uncordon, RemoveTaint, LabelNode, AddToShard, RepairNode}
 	slices.SortStableFunc(single, func(a, b *opening) int {
 		return cmp.Compare(slices.Index(rank, a.change.Kind), slices.Index(rank, b.change.Kind))
 	})
@@ -173,6 +173,9 @@ func obstacles(class *cluster.Class, n *cluster.Node) (steps []Change, ok bool) 
 		if t.Effect != v1.TaintEffectPreferNoSchedule && !predicates.Tolerates(class.Tolerations, t) {
 			steps = append(steps, Change{Kind: RemoveTaint, Detail: t.ToString(), taint: t})
 		}
+	}
+	if !n.In(class.Within) {
+		steps = append(steps, Change{Kind: AddToShard, Object: class.Within})
 	}
 	labels, absent, ok := wanted(class, n.Name, n.Labels)
 	if !ok {
@@ -335,7 +338,7 @@ type place struct {
 // places lists the kinds of room that could do for the class: a new node with just the labels that are asked for; for pods whose
 // place depends on what runs nearby, one with the labels of a node that exists; and the very node that is asked for.
 func (w *trial) places(class *cluster.Class, o *outcome) []place {
-	c := Change{Kind: AddRoom, gang: w.key, Resources: map[string]string{}, same: class.Key}
+	c := Change{Kind: AddRoom, gang: w.key, Resources: map[string]string{}, Object: class.Within, same: class.Key}
 	for d, x := range class.Requests {
 		if x == 0 {
 			continue

@@ -44,6 +44,7 @@ const (
 	groupVCScheduling = "scheduling.volcano.sh"
 	groupVCFlow       = "flow.volcano.sh"
 	groupVCTopology   = "topology.volcano.sh"
+	groupVCShard      = "shard.volcano.sh"
 )
 
 // CyclePath is the path at which schedulers serve their cycles; to get it is a right of its own.
@@ -135,6 +136,8 @@ func Rules(role string) Permissions {
 		return Permissions{Cluster: []rbacv1.PolicyRule{
 			rule(groupVCScheduling, watch, "queues", "podgroups"),
 			rule(groupVCTopology, watch, "hypernodes"),
+			rule(groupVCShard, watch, "nodeshards"),
+			rule(groupVCShard, []string{"patch"}, "nodeshards/status"),
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
 		}, Home: []rbacv1.PolicyRule{
 			only([]string{VolcanoSchedulerFile}, rule(groupCore, watch, "configmaps")), // or another one alone, in its namespace
@@ -279,6 +282,7 @@ func volcanoRules() Permissions {
 			rule(groupVCFlow, []string{"patch"}, "jobflows/status", "jobtemplates/status"),
 			rule(groupVCTopology, own, "hypernodes"), // it writes those that it discovered: the same
 			rule(groupVCTopology, []string{"patch"}, "hypernodes/status"),
+			rule(groupVCShard, own, "nodeshards"),
 			rule(groupCore, watch, "nodes"),
 			rule(groupVCBatch, []string{"update"}, "jobs/finalizers"), // what is made for a Job keeps it until it is gone
 			rule(groupVCBus, append([]string{"delete"}, watch...), "commands"),
@@ -295,7 +299,7 @@ func volcanoRules() Permissions {
 			rule("networking.k8s.io", []string{"create"}, "networkpolicies"),
 			events(),
 		},
-		Home: append(leaseRules(volcano.LeaseControllers), only([]string{volcano.ControllerConfig}, rule(groupCore, watch, "configmaps"))),
+		Home: append(leaseRules(volcano.LeaseControllers), only([]string{volcano.ControllerConfig, volcano.ShardingConfig}, rule(groupCore, watch, "configmaps"))),
 	}
 }
 

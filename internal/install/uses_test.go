@@ -138,6 +138,11 @@ func uses() map[string][]string {
 		"controllers/vcqueue/controller.go take kit.Delete":            vc("delete commands.bus"),
 		"controllers/vcqueue/controller.go patch kit.Merge":            vc("patch queues.scheduling"),
 		"controllers/vcqueue/controller.go state kit.MergeStatus":      vc("patch queues/status.scheduling"),
+		// NodeShards: those of whom the controller divides nodes between, and what the scheduler says in its own.
+		"controllers/vcsharding/controller.go write kit.Delete":         vc("delete nodeshards.shard"),
+		"controllers/vcsharding/controller.go write kit.Merge":          vc("patch nodeshards.shard"),
+		"controllers/vcsharding/controller.go write Client.Create":      vc("create nodeshards.shard"),
+		"controllers/vcshardstatus/controller.go write kit.MergeStatus": {"scheduler-volcano cluster patch nodeshards/status.shard.volcano.sh"},
 		// What the operator applies and removes, whatever it is: TestRenderedObjects and the lab's TestInstallation speak of that.
 		"controllers/operator/apiclient.go apply kit.Apply":               nil,
 		"controllers/operator/apiclient.go remove kit.Delete":             nil,

@@ -421,7 +421,7 @@ func TestSettingsAreRead(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	for _, file := range []string{"options.go", "run.go", "table.go", "volcano.go", "cycles.go", "ui.go"} {
+	for _, file := range []string{"options.go", "run.go", "table.go", "volcano.go", "volcanoshards.go", "cycles.go", "ui.go"} {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

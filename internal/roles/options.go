@@ -121,7 +121,7 @@ func (s *Settings) evictions() (apply.EvictionOptions, error) {
 
 func (s *Settings) feed() feed.Options {
 	return feed.Options{
-		SchedulerNames: s.SchedulerNames, Volcano: s.VolcanoNames, Partition: s.partition(), FlatQueues: !s.FullHierarchy,
+		SchedulerNames: s.SchedulerNames, Volcano: s.VolcanoNames, Sharding: s.sharding(), Partition: s.partition(), FlatQueues: !s.FullHierarchy,
 		ReservationApp: s.ReservationApp, ReservationSpace: s.ReservationSpace, ScalingSpace: s.ScalingSpace,
 		RestrictNodes: s.RestrictNodes, GPUWorkerLabel: s.GPUWorkerLabel, CPUWorkerLabel: s.CPUWorkerLabel, MIGWorkerLabel: s.MIGWorkerLabel,
 		StorageCapacity: s.CSIStorage, QueueLabel: s.QueueLabel,

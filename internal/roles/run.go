@@ -35,18 +35,21 @@ import (
 	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	vcflow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
+	"github.com/muster-scheduler/muster/internal/controllers/vcshardstatus"
 	"github.com/muster-scheduler/muster/internal/cycles"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/filters/podtemplate"
@@ -65,7 +68,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
 		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme,
-		vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme,
+		vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -503,6 +506,12 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		}
 		used = append(used, follow)
 	}
+	var shards runner
+	if s := p.sharding(); s.On() {
+		if shards, err = vcshardstatus.New(control.Shell{Cache: p.cache, Client: c, Log: p.log.WithName(Scheduler), Registry: p.registry, Guard: guard}, s.Name); err != nil {
+			return nil, err
+		}
+	}
 	file, runFile, err := p.followFile(prof, used, guard)
 	if err != nil {
 		return nil, err
@@ -553,6 +562,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		g.Add("loop", loop.Run)
 		if file != nil {
 			g.Add("scheduler-file", runFile)
+		}
+		if shards != nil {
+			g.Add("node-shard", untilAsked(shards.Run))
 		}
 		if answers != nil {
 			g.Add("answers", answers.Run)

@@ -15,6 +15,7 @@ import (
 	vcreview "github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
 	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -83,6 +84,10 @@ type Settings struct {
 	VolcanoQueues   vcreview.QueueRules
 	VolcanoConf     string
 	VolcanoMap      string
+	ShardingMode    string
+	ShardingName    string
+	ShardingMap     string
+	ShardingSpace   string
 	SchedulerConf   string
 	Period          time.Duration
 	StuckAfter      time.Duration
@@ -250,6 +255,8 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.VolcanoNames, "volcano-scheduler-name", nil, "spec.schedulerName of the pods that are Volcano's, whose PodGroups and Queues are read then; none: such pods are somebody else's")
 	fs.StringVar(&s.VolcanoConf, volcanoConfFlag, "", "scheduler file in Volcano's format, followed live, for the gangs that are Volcano's: actions, tiers, plugins. Empty, with the next one: they are admitted by their queue alone, and all actions are done for them")
 	fs.StringVar(&s.VolcanoMap, volcanoMapFlag, "", "the same in a ConfigMap, NAMESPACE/NAME:KEY, or NAMESPACE/NAME of one with one key. It takes the rights to list and watch it")
+	fs.StringVar(&s.ShardingMode, shardingModeFlag, string(nodeshards.None), "what the NodeShard of Volcano's means for the pods that are Volcano's: none, nothing; soft, they are placed on its nodes first; hard, on no others")
+	fs.StringVar(&s.ShardingName, "scheduler-sharding-name", volcano.SchedulerName, "name of that NodeShard, whose status the scheduler writes")
 	fs.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
 	fs.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 	fs.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")

@@ -23,6 +23,7 @@ import (
 	vcflow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
 	volcano "github.com/muster-scheduler/muster/api/volcano/keys"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/app"
 	vcreview "github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
@@ -51,7 +52,7 @@ func volcanoRole() role {
 		watched: []client.Object{
 			&vcscheduling.Queue{}, &schedulingv1.PriorityClass{}, &corev1.PersistentVolumeClaim{}, &vcbatch.Job{}, &vcscheduling.PodGroup{},
 			&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &corev1.Pod{}, &vcbus.Command{},
-			&vcbatch.CronJob{}, &vcflow.JobFlow{}, &vcflow.JobTemplate{}, &vctopology.HyperNode{}, &corev1.Node{},
+			&vcbatch.CronJob{}, &vcflow.JobFlow{}, &vcflow.JobTemplate{}, &vctopology.HyperNode{}, &vcshard.NodeShard{}, &corev1.Node{},
 		},
 		trim: (*Settings).trimVolcano, apart: true, flags: (*Settings).volcanoFlags,
 		build: func(p *process, log logr.Logger, c client.Client, guard *aside.Guard) (runner, error) {
@@ -74,16 +75,8 @@ const (
 	flowController      = "jobflow-controller"
 	templateController  = "jobtemplate-controller"
 	hyperNodeController = "hyperNode-controller"
+	shardingController  = "sharding-controller"
 )
-
-// volcanoNames are the controllers that --controllers knows, and whether there is one of the name here.
-func volcanoNames() map[string]bool {
-	return map[string]bool{
-		jobController: true, queueController: true, gcController: true, pgController: true,
-		cronController: true, flowController: true, templateController: true, hyperNodeController: true,
-		"sharding-controller": false,
-	}
-}
 
 // volcanoClientOptions are Volcano's.
 func volcanoClientOptions() app.ClientOptions { return app.ClientOptions{QPS: 50, Burst: 100} }
@@ -96,12 +89,14 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.Client.Burst, "kube-api-burst", c.Burst, "the same as --burst")
 	fs.StringVar(&s.Listen, "listen-address", ":8081", "address of /metrics; empty or 0 for none")
 	fs.StringVar(&s.ProbeListen, volcanoProbeFlag, ":11251", "address of /healthz and /readyz; empty or 0 for none")
-	fs.StringSliceVar(&s.Controllers, "controllers", []string{"*", "-sharding-controller"}, "which controllers run: * for all, NAME or +NAME for one, -NAME for all but one; known: "+strings.Join(knownControllers(), ", "))
+	fs.StringSliceVar(&s.Controllers, "controllers", []string{"*", "-" + shardingController}, "which controllers run: * for all, NAME or +NAME for one, -NAME for all but one; known: "+strings.Join(knownControllers(), ", "))
 	fs.IntVar(&s.Workers, "worker-threads", o.Workers, "Jobs that are written about at a time; and JobFlows and JobTemplates")
 	fs.IntVar(&s.QueueWorkers, "worker-threads-for-queue", 5, "queues that are written at a time")
 	fs.IntVar(&s.GroupWorkers, "worker-threads-for-podgroup", g.Workers, "PodGroups of bare pods that are written about at a time")
 	fs.IntVar(&s.CronWorkers, "worker-threads-for-cronjob", 3, "CronJobs that are written about at a time")
 	fs.BoolVar(&s.InheritNotes, "inherit-owner-annotations", g.InheritAnnotations, "give PodGroups of bare pods the annotations volcano.sh/* of what owns the pods")
+	fs.StringVar(&s.ShardingMap, "sharding-configmap", volcano.ShardingConfig, "name of the ConfigMap that says how the "+shardingController+" divides nodes, in its key "+volcano.ShardingConfigKey+". It takes the rights to list and watch it")
+	fs.StringVar(&s.ShardingSpace, "sharding-configmap-namespace", "", "namespace of that ConfigMap; empty for that of the Leases")
 	fs.IntVar(&s.CollectorWorkers, "worker-threads-for-gc", 1, "Jobs whose time is up that are deleted at a time")
 	fs.IntVar(&s.MaxRequeue, "max-requeue-num", o.MaxRequeue, "how many times in turn the API server may refuse what a Job needs before the Job is terminated; negative: without end")
 	for name, usage := range map[string]string{
@@ -114,19 +109,16 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 }
 
 // knownControllers are the names that --controllers takes, sorted.
-func knownControllers() (out []string) {
-	for name := range volcanoNames() { // order: sorted below
-		out = append(out, name)
+func knownControllers() []string {
+	return []string{
+		cronController, gcController, hyperNodeController, jobController, flowController, templateController, pgController, queueController, shardingController,
 	}
-	slices.Sort(out)
-	return out
 }
 
-// controllers says which controllers run, and which are asked for by name that there are none of.
-func (s *Settings) controllers() (on map[string]bool, lacking []string, err error) {
+// controllers says which controllers run.
+func (s *Settings) controllers() (on map[string]bool, err error) {
 	on = map[string]bool{}
-	known, said := volcanoNames(), map[string]bool{}
-	all := slices.Contains(s.Controllers, "*")
+	said, all := map[string]bool{}, slices.Contains(s.Controllers, "*")
 	for _, word := range s.Controllers {
 		if word == "*" {
 			continue
@@ -135,26 +127,24 @@ func (s *Settings) controllers() (on map[string]bool, lacking []string, err erro
 		if !off {
 			name = strings.TrimPrefix(word, "+")
 		}
-		here, ok := known[name]
-		if !ok {
-			return nil, nil, fmt.Errorf("--controllers: %q: there is no controller of the name; known: %s", word, strings.Join(knownControllers(), ", "))
+		if !slices.Contains(knownControllers(), name) {
+			return nil, fmt.Errorf("--controllers: %q: there is no controller of the name; known: %s", word, strings.Join(knownControllers(), ", "))
 		}
 		if yes, twice := said[name]; twice && yes == off {
-			return nil, nil, fmt.Errorf("--controllers: %s is both to run and not to run", name)
+			return nil, fmt.Errorf("--controllers: %s is both to run and not to run", name)
 		}
 		said[name] = !off
-		if !off && !here {
-			lacking = append(lacking, name)
+	}
+	for _, name := range knownControllers() {
+		yes, named := said[name]
+		if yes || all && !named {
+			on[name] = true
 		}
 	}
-	for name, here := range known { // order: the result is a map
-		yes, named := said[name]
-		on[name] = here && (yes || all && !named)
+	if len(on) == 0 {
+		return nil, fmt.Errorf("--controllers: %s leaves none to run", strings.Join(s.Controllers, ","))
 	}
-	if !slices.ContainsFunc(knownControllers(), func(name string) bool { return on[name] }) {
-		return nil, nil, fmt.Errorf("--controllers: %s leaves none to run", strings.Join(s.Controllers, ","))
-	}
-	return on, lacking, nil
+	return on, nil
 }
 
 // jobController is what the controller of Jobs is told.
@@ -169,12 +159,9 @@ func (s *Settings) groupController() vcpodgroup.Options {
 
 // volcanoControllers builds those of the controllers that are to run.
 func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *aside.Guard) (*app.Group, error) {
-	on, lacking, err := p.controllers()
+	on, err := p.controllers()
 	if err != nil {
 		return nil, err
-	}
-	for _, name := range lacking {
-		log.Info("a controller was asked for that there is not yet", "controller", name)
 	}
 	record := p.events.recorder(VolcanoControllers)
 	tell := func(about client.Object, warning bool, reason, message string) {
@@ -212,6 +199,7 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		}},
 		{templateController, func(log logr.Logger) (runner, error) { return vcjobtemplate.New(shell(log), p.Workers) }},
 		{hyperNodeController, func(log logr.Logger) (runner, error) { return vchypernode.New(shell(log), p.Namespace) }},
+		{shardingController, func(log logr.Logger) (runner, error) { return p.shardingController(shell(log)) }},
 	} {
 		if !on[one.name] {
 			continue
@@ -230,7 +218,9 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 // labels. Jobs of Volcano and what is made of them stay whole. Of ConfigMaps it is the one that says what is discovered.
 func (s *Settings) trimVolcano(o *cache.Options) {
 	o.DefaultTransform = cache.TransformStripManagedFields()
-	trim := func(obj any) (any, error) { return trimOfVolcano(obj, s.SchedulerNames), nil }
+	on, err := s.controllers()
+	sharding := err == nil && on[shardingController] // what is wrong with the flag is told where the controllers are built
+	trim := func(obj any) (any, error) { return trimOfVolcano(obj, s.SchedulerNames, sharding), nil }
 	o.ByObject = map[client.Object]cache.ByObject{}
 	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &corev1.Node{}} {
 		o.ByObject[kind] = cache.ByObject{Transform: trim}
@@ -240,8 +230,8 @@ func (s *Settings) trimVolcano(o *cache.Options) {
 	}
 }
 
-// trimOfVolcano is what is kept of an object, which it does not change.
-func trimOfVolcano(obj any, schedulers []string) any {
+// trimOfVolcano is what is kept of an object, which it does not change. sharding keeps how much CPU nodes have and pods on them ask for.
+func trimOfVolcano(obj any, schedulers []string, sharding bool) any {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP}}
@@ -250,9 +240,17 @@ func trimOfVolcano(obj any, schedulers []string) any {
 			kept.Spec.PriorityClassName, kept.Spec.Overhead = o.Spec.PriorityClassName, o.Spec.Overhead.DeepCopy()
 			kept.Spec.InitContainers, kept.Spec.Containers = rooms(o.Spec.InitContainers), rooms(o.Spec.Containers)
 		}
+		if sharding {
+			kept.Spec.NodeName, kept.Spec.Overhead = o.Spec.NodeName, o.Spec.Overhead.DeepCopy()
+			kept.Spec.InitContainers, kept.Spec.Containers = rooms(o.Spec.InitContainers), rooms(o.Spec.Containers)
+		}
 		return kept
 	case *corev1.Node:
-		return &corev1.Node{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: maps.Clone(o.Labels)}}
+		kept := &corev1.Node{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: maps.Clone(o.Labels)}}
+		if sharding {
+			kept.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: o.Status.Allocatable.Cpu().DeepCopy()}
+		}
+		return kept
 	case *appsv1.ReplicaSet:
 		return &appsv1.ReplicaSet{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}}
 	case *appsv1.StatefulSet:

@@ -75,14 +75,14 @@ func TestVolcanoCommandLine(t *testing.T) {
 // TestControllersFlag: which controllers run follows --controllers, and what it says that makes no sense is told.
 func TestControllersFlag(t *testing.T) {
 	t.Parallel()
-	const jobs, queues, gc, groups, crons, flows, templates, hypers = jobController, queueController, gcController, pgController, cronController, flowController, templateController, hyperNodeController
+	const jobs, queues, gc, groups, crons, flows, templates, hypers, shards = jobController, queueController, gcController, pgController, cronController, flowController, templateController, hyperNodeController, shardingController
 	without := func(names ...string) string {
-		all := slices.Sorted(slices.Values([]string{jobs, queues, gc, groups, crons, flows, templates, hypers}))
+		all := slices.Sorted(slices.Values([]string{jobs, queues, gc, groups, crons, flows, templates, hypers, shards}))
 		return strings.Join(slices.DeleteFunc(all, func(name string) bool { return slices.Contains(names, name) }), " ")
 	}
 	for said, want := range map[string]string{
 		"*":                                     without(),
-		"*,-sharding-controller":                without(),
+		"*,-sharding-controller":                without(shards),
 		"*,-gc-controller":                      without(gc),
 		"-gc-controller,*":                      without(gc),
 		"-pg-controller,*":                      without(groups),
@@ -91,27 +91,23 @@ func TestControllersFlag(t *testing.T) {
 		"*,-jobtemplate-controller":             without(templates),
 		"*,-cronjob-controller":                 without(crons),
 		"+job-controller,gc-controller":         gc + " " + jobs,
-		"queue-controller,+sharding-controller": queues + " lacking sharding-controller",
+		"queue-controller,+sharding-controller": queues + " " + shards,
 		"":                                      "leaves none to run",
 		"-job-controller":                       "leaves none to run",
-		"+sharding-controller":                  "leaves none to run",
+		"+sharding-controller":                  shards,
+		"-sharding-controller":                  "leaves none to run",
 		"*,-job-controler":                      `"-job-controler": there is no controller of the name; known: cronjob-controller, `,
 		"*,-gc-controller,+gc-controller":       "gc-controller is both to run and not to run",
 	} {
 		s := parse(t, VolcanoControllers, "--controllers="+said)
-		on, lacking, err := s.controllers()
+		on, err := s.controllers()
 		if err != nil {
 			if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "--controllers: ") {
 				t.Errorf("%q: %v, want %q", said, err, want)
 			}
 			continue
 		}
-		maps.DeleteFunc(on, func(_ string, on bool) bool { return !on })
-		got := strings.Join(slices.Sorted(maps.Keys(on)), " ")
-		if len(lacking) > 0 {
-			got += " lacking " + strings.Join(lacking, " ")
-		}
-		if got != want {
+		if got := strings.Join(slices.Sorted(maps.Keys(on)), " "); got != want {
 			t.Errorf("%q: %s, want %s", said, got, want)
 		}
 	}

@@ -39,6 +39,9 @@ const (
 
 // checkVolcano looks at the flags about Volcano's scheduler file.
 func (s *Settings) checkVolcano() error {
+	if err := s.checkSharding(); err != nil {
+		return err
+	}
 	switch {
 	case s.VolcanoConf == "" && s.VolcanoMap == "":
 		return nil

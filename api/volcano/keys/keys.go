@@ -15,6 +15,9 @@ const (
 	// ControllerConfig is the ConfigMap, beside the Lease, that says what the controllers discover; ControllerConfigKey is its key.
 	ControllerConfig    = "volcano-controller-configmap"
 	ControllerConfigKey = "volcano-controller.conf"
+	// ShardingConfig is the ConfigMap, beside the Lease, that says how nodes are divided between schedulers; ShardingConfigKey is its key.
+	ShardingConfig    = "volcano-sharding-configmap"
+	ShardingConfigKey = "sharding.yaml"
 )
 
 // On pods and what owns them: which gang, in which queue.
@@ -64,6 +67,11 @@ const (
 	// CreatedByJobFlow and CreatedByJobTemplate are NAMESPACE.NAME of what a flow's Job was made of (annotation and label).
 	CreatedByJobFlow     = "volcano.sh/createdByJobFlow"
 	CreatedByJobTemplate = "volcano.sh/createdByJobTemplate"
+	// ShardSource is, on a NodeShard, who made it (label): ShardSourceController for the controller, which deletes it once no scheduler has its name.
+	ShardSource           = "volcano.sh/node-shard-source"
+	ShardSourceController = "sharding-controller"
+	// WarmNode is "true" on nodes that are warm (label).
+	WarmNode = "node.volcano.sh/warmup"
 	// TopologySource is, on a HyperNode, the source that it was discovered by (label).
 	TopologySource = "volcano.sh/network-topology-source"
 )

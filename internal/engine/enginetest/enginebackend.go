@@ -83,6 +83,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 		mutation: m, postponed: map[types.UID]bool{}, reads: dialect.Options{
 			Roles:      kai.Roles{SchedulerNames: opts.Names(), RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU, Zones: true},
 			Volcano:    opts.VolcanoNames(),
+			Sharding:   opts.NodeShards(),
 			FlatQueues: opts.FlatQueues,
 		},
 	}
@@ -223,7 +224,8 @@ func (b *Engine) Problems() []string {
 	var out []string
 	problems := b.tell.Problems()
 	for _, name := range slices.Sorted(maps.Keys(problems)) {
-		if strings.HasPrefix(name, dialect.Queues.String()+" ") || strings.HasPrefix(name, dialect.Pods.String()+" ") {
+		kind, _, _ := strings.Cut(name, " ")
+		if slices.Contains([]string{dialect.Queues.String(), dialect.Pods.String(), dialect.VolcanoNodeShards.String()}, kind) {
 			out = append(out, problems[name])
 		}
 	}

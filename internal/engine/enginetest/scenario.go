@@ -57,6 +57,8 @@ type Options struct {
 	RestrictGPU, RestrictCPU string
 	// Volcano has pods that name Volcano's scheduler be ours too, as its PodGroups and Queues say.
 	Volcano bool
+	// Sharding is the part of Volcano's pods in its NodeShards: MODE NAME; "" for none.
+	Sharding string
 	// FlatQueues puts all queues side by side.
 	FlatQueues bool
 	// StuckAfter is how long after its grace a pod that is still there is no longer counted on, "" for never.
@@ -145,6 +147,8 @@ func (o *Options) parse(lines []statement) error {
 			o.RestrictCPU = value
 		case "volcano":
 			o.Volcano = true
+		case "sharding":
+			o.Sharding = value
 		case "flat-queues":
 			o.FlatQueues = true
 		case "stuck-after":

@@ -11,8 +11,10 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 )
 
 // Gangs of Volcano's are stated as those of KAI's, with the word volcano: what the statement means is put into Volcano's objects. Sets are tasks. Queues of
@@ -24,6 +26,12 @@ func (o *Options) VolcanoNames() []string {
 		return []string{keys.SchedulerName}
 	}
 	return nil
+}
+
+// NodeShards is the part of Volcano's pods in its NodeShards.
+func (o *Options) NodeShards() nodeshards.Sharding {
+	mode, name, _ := strings.Cut(o.Sharding, " ")
+	return nodeshards.Sharding{Mode: nodeshards.Mode(mode), Name: name}
 }
 
 // inVolcanos returns the objects of a gang statement as a user of Volcano's would have made them.
@@ -146,6 +154,8 @@ func volcanoFields() []field {
 		on("HyperNode.topology.volcano.sh.spec.tier", func(h *vctopology.HyperNode) { h.Spec.Tier = 0 }),
 		on("HyperNode.topology.volcano.sh.spec.tierName", func(h *vctopology.HyperNode) { h.Spec.TierName = "" }),
 		on("HyperNode.topology.volcano.sh.spec.members", func(h *vctopology.HyperNode) { h.Spec.Members = nil }),
+		on("NodeShard.shard.volcano.sh.spec.nodesDesired", func(s *vcshard.NodeShard) { s.Spec.NodesDesired = nil }),
+		on("NodeShard.shard.volcano.sh.status.nodesInUse", func(s *vcshard.NodeShard) { s.Status.NodesInUse = nil }),
 		on("PodGroup.scheduling.volcano.sh.spec.minResources", func(g *v1beta1.PodGroup) { g.Spec.MinResources = nil }),
 		on("PodGroup.scheduling.volcano.sh.metadata.annotations["+keys.SLAWaitingTime+"]", func(g *v1beta1.PodGroup) { delete(g.Annotations, keys.SLAWaitingTime) }),
 		on("PodGroup.scheduling.volcano.sh.spec.queue", func(g *v1beta1.PodGroup) { g.Spec.Queue = "" }),

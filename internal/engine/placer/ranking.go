@@ -213,12 +213,17 @@ func (pl *Placer) rate(r *ranking, n cluster.NodeID, i int32) {
 }
 
 // scoreNode sums what is said of a node: by the plugins of all, or, where a face has scores of its own, by those, and that room which is there comes before room which will be.
+// For pods that prefer a set of nodes it does too, and then nodes of the set come before others.
 func (pl *Placer) scoreNode(c *cluster.Class, n *cluster.Node, face string) int64 {
 	sum, scores := int64(0), pl.points.Scores
 	if face != "" {
-		if scores = pl.points.FaceScores[face]; pl.ledger.FitsIdle(c, n.ID) {
-			sum = idleFirst
-		}
+		scores = pl.points.FaceScores[face]
+	}
+	if (face != "" || c.Prefers != "") && pl.ledger.FitsIdle(c, n.ID) {
+		sum = idleFirst
+	}
+	if c.Prefers != "" && n.In(c.Prefers) {
+		sum += preferredFirst
 	}
 	for _, p := range scores {
 		sum += p.ScoreNode(c, n)
@@ -371,6 +376,9 @@ func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in nodeRange) (int32, bo
 		n, x := held, heldBonus
 		if !pl.ledger.FitsIdle(p.Class, n) {
 			x = waitingBonus
+			if p.Class.Prefers != "" {
+				x += preferredFirst
+			}
 		}
 		if i := in.order.at[n]; r.score[i] != unfit {
 			extras = append(extras, extra{i, r.score[i] + x})
@@ -392,4 +400,6 @@ const (
 	waitingBonus = 500 * policy.ScorePoint
 	// idleFirst is that of a node where the pod fits at once, for a face with scores of its own: above all that these come to, and below heldBonus.
 	idleFirst = 5_000_000 * policy.ScorePoint
+	// preferredFirst is that of a node of the set that pods prefer: above all that scores come to, and twice it is below idleFirst.
+	preferredFirst = 2_000_000 * policy.ScorePoint
 )

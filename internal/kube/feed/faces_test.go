@@ -6,13 +6,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 )
 
 // TestWithoutAFace: a scheduler that does not read Volcano's face watches nothing of it, and one that does watches all of it, and nothing else besides. Kubernetes' own face every
 // scheduler reads.
 func TestWithoutAFace(t *testing.T) {
 	t.Parallel()
-	without, with := New(newScript(), Options{}), New(newScript(), Options{Volcano: []string{"volcano"}})
+	without, with := New(newScript(), Options{}), New(newScript(), Options{Volcano: []string{"volcano"}, Sharding: nodeshards.Sharding{Mode: nodeshards.Soft, Name: "volcano"}})
 	faces := 0
 	for k := range dialect.Kinds {
 		of := k.Row().Face == volcano.Face

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 )
@@ -23,6 +24,8 @@ type Options struct {
 	SchedulerNames []string
 	// Volcano are the values of spec.schedulerName by which pods are Volcano's, which then has its kinds watched too; none: they are others'.
 	Volcano []string
+	// Sharding is the part of Volcano's pods in its NodeShards, which are watched if it has one.
+	Sharding nodeshards.Sharding
 	// Partition is the shard: nodes, queues and PodGroups outside it do not exist for us.
 	Partition kai.Partition
 	// ReservationApp is the value of the label app on reservation pods, ReservationSpace and ScalingSpace are the namespaces of
@@ -59,7 +62,7 @@ type Options struct {
 
 // wanted says whether objects of the kind are looked at at all.
 func (o *Options) wanted(k dialect.Kind) bool {
-	return !k.Row().Unread && (k.Row().Face != volcano.Face || len(o.Volcano) > 0) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
+	return !k.Row().Unread && (k.Row().Face != volcano.Face || len(o.Volcano) > 0) && (k != dialect.VolcanoNodeShards || o.Sharding.On()) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
 }
 
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.

@@ -38,6 +38,7 @@ import (
 	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	vcflow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
@@ -100,7 +101,7 @@ func newFixture(t *testing.T, nodes int, o lab.Options) *fixture {
 		}
 	})
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}

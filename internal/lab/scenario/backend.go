@@ -54,7 +54,7 @@ func (c *Cluster) New(ctx context.Context, o *enginetest.Options) (*Backend, err
 		return nil, err
 	}
 	b.feed = feed.Options{
-		SchedulerNames: o.Names(), Volcano: o.VolcanoNames(), RestrictNodes: o.RestrictGPU != "" || o.RestrictCPU != "",
+		SchedulerNames: o.Names(), Volcano: o.VolcanoNames(), Sharding: o.NodeShards(), RestrictNodes: o.RestrictGPU != "" || o.RestrictCPU != "",
 		GPUWorkerLabel: o.RestrictGPU, CPUWorkerLabel: o.RestrictCPU, FlatQueues: o.FlatQueues,
 	}
 	b.feed.Zones = b.profile.Uses(numa.Name)

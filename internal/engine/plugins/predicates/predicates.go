@@ -14,7 +14,7 @@ const Name = "predicates"
 
 // Factory declares the plugin; it takes no arguments.
 var Factory = policy.Opens(open,
-	ReasonNoDeviceMemory, ReasonNodeNotReady, ReasonTaint, ReasonNodeSelector, ReasonHostPort, ReasonRestrictedNode, ReasonSlicing,
+	ReasonNoDeviceMemory, ReasonNodeNotReady, ReasonTaint, ReasonNodeSelector, ReasonHostPort, ReasonRestrictedNode, ReasonNotInSet, ReasonSlicing,
 	ReasonLegacySlices, ReasonTooBigForAnyNode, ReasonConfigMapMissing, ReasonUnsupported,
 )
 

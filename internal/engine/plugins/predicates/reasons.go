@@ -13,6 +13,8 @@ var (
 	ReasonTaint          = &policy.Reason{Key: "UntoleratedTaint", Text: "untolerated taint {object}", Unblock: policy.UnblockNode}
 	ReasonNodeSelector   = &policy.Reason{Key: "NodeSelector", Text: "node selector or required affinity does not match", Unblock: policy.UnblockNode}
 	ReasonHostPort       = &policy.Reason{Key: "HostPortTaken", Text: "host port {object} is taken", Unblock: policy.UnblockNode}
+	// ReasonNotInSet: the pod keeps to a set of nodes, the object, which does not have this one
+	ReasonNotInSet       = &policy.Reason{Key: "NodeNotInShard", Text: "the node is not in shard {object}", Unblock: policy.UnblockNode}
 	ReasonRestrictedNode = &policy.Reason{Key: "RestrictedNode", Text: "node has no worker label (restricted scheduling)", Unblock: policy.UnblockNode}
 	// ReasonSlicing: the node's GPUs are not cut as the pod needs; Object is how they are
 	ReasonSlicing = &policy.Reason{Key: "GPUSlicing", Say: func(v policy.Verdict) string {

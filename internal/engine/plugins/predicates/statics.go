@@ -12,6 +12,7 @@ import (
 type statics struct {
 	problems map[string]*policy.Verdict
 	slicing  map[cluster.Slicing]*policy.Verdict
+	sets     map[string]*policy.Verdict
 
 	selector, memory, restricted *policy.Verdict
 
@@ -25,7 +26,7 @@ type statics struct {
 func (s *statics) open() {
 	no := func(r *policy.Reason) *policy.Verdict { return &policy.Verdict{Code: policy.No, Reason: r} }
 	*s = statics{
-		problems: map[string]*policy.Verdict{}, slicing: map[cluster.Slicing]*policy.Verdict{},
+		problems: map[string]*policy.Verdict{}, slicing: map[cluster.Slicing]*policy.Verdict{}, sets: map[string]*policy.Verdict{},
 		selector: no(ReasonNodeSelector), memory: no(ReasonNoDeviceMemory), restricted: no(ReasonRestrictedNode),
 		words: map[v1.Taint]*policy.Verdict{},
 	}
@@ -60,6 +61,10 @@ func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*po
 			no[k] = s.memory
 		case len(c.RestrictTo) > 0 && !hasAny(n.Labels, c.RestrictTo):
 			no[k] = s.restricted
+		case !n.In(c.Within):
+			no[k] = one(s.sets, c.Within, func() policy.Verdict {
+				return policy.Verdict{Code: policy.No, Reason: ReasonNotInSet, Object: c.Within}
+			})
 		case !i.servesSlicing(c, n):
 			no[k] = one(s.slicing, n.Slicing, func() policy.Verdict {
 				return policy.Verdict{Code: policy.No, Reason: ReasonSlicing, Object: n.Slicing.String()}
