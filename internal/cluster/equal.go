@@ -32,7 +32,7 @@ func (e *GangState) equal(b *GangState) bool {
 }
 
 func (s Set) equal(o Set) bool {
-	return s.Name == o.Name && s.Parent == o.Parent && s.Leaf == o.Leaf && s.Min == o.Min && s.Pods == o.Pods && s.Rest == o.Rest && s.Near == o.Near && slices.Equal(s.Children, o.Children)
+	return s.Name == o.Name && s.Parent == o.Parent && s.Leaf == o.Leaf && s.Min == o.Min && s.Pods == o.Pods && s.Rest == o.Rest && s.Near == o.Near && s.Whole == o.Whole && s.UID == o.UID && slices.Equal(s.Children, o.Children)
 }
 
 func (e *QueueState) equal(b *QueueState) bool {

@@ -31,6 +31,10 @@ type Set struct {
 	Rest bool
 	// Near is what the pods of the set, and of all sets below it, must or should have in common.
 	Near Constraint
+	// Whole says that the set gives all of its pods or none, where the gang could do with some of them. Of the root GangState.Whole says it.
+	Whole bool `json:",omitempty"`
+	// UID is that of the object that a leaf is by itself, "" for one of the gang's own.
+	UID string `json:",omitempty"`
 }
 
 // Gang is our model of a PodGroup: a tree of pod sets with minimums. It is immutable in a Snapshot.
@@ -150,6 +154,9 @@ func (g *Gang) MinPods() int {
 	}
 	return g.minPods(0)
 }
+
+// MinPodsOf returns the smallest number of pods that satisfies set i of the tree.
+func (g *Gang) MinPodsOf(i int32) int { return g.minPods(i) }
 
 func (g *Gang) minPods(i int32) int {
 	s := &g.Sets[i]

@@ -110,7 +110,7 @@ func (p *Pod) home() Key {
 
 // Key names an object of one face: the API family it came from, its namespace and name.
 type Key struct {
-	Face      string // "kai", "volcano", "upstream"; RemnantFace
+	Face      string // "kai", "volcano", "upstream", "composite"; RemnantFace
 	Namespace string
 	Name      string
 }

@@ -18,6 +18,8 @@ func Group(key cluster.Key, uid string) Object {
 		return volcano.PodGroup(key, uid)
 	case upstream.Face:
 		return upstream.PodGroup(key, uid)
+	case upstream.CompositeFace:
+		return upstream.CompositePodGroup(key, uid)
 	}
 	return kai.PodGroup(key, uid)
 }

@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,7 @@ const (
 	VolcanoQueues
 	VolcanoPodGroups
 	UpstreamPodGroups
+	CompositePodGroups
 	Namespaces
 	ConfigMaps
 	PersistentVolumes
@@ -121,6 +123,7 @@ var rows = [Kinds]Row{
 	VolcanoQueues:          of[v1beta1.Queue, v1beta1.QueueList](Row{Name: "Queue.scheduling.volcano.sh", Face: volcano.Face, Optional: true, Pooled: true}),
 	VolcanoPodGroups:       of[v1beta1.PodGroup, v1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.volcano.sh", Face: volcano.Face, Namespaced: true, Optional: true, Pooled: true}),
 	UpstreamPodGroups:      of[schedulingv1beta1.PodGroup, schedulingv1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.k8s.io", Face: upstream.Face, Namespaced: true, Optional: true, Pooled: true}),
+	CompositePodGroups:     of[schedulingv1alpha3.CompositePodGroup, schedulingv1alpha3.CompositePodGroupList](Row{Name: "CompositePodGroup.scheduling.k8s.io", Face: upstream.Face, Namespaced: true, Optional: true, Pooled: true}),
 	Namespaces:             of[v1.Namespace, v1.NamespaceList](Row{Name: "Namespace", Carried: cluster.Namespaces, carry: labelsOf}),
 	ConfigMaps:             of[v1.ConfigMap, v1.ConfigMapList](Row{Name: "ConfigMap", Namespaced: true, Carried: cluster.ConfigMaps, Metadata: v1.SchemeGroupVersion.WithKind("ConfigMap"), carry: existence, blank: newObject[metav1.PartialObjectMetadata]}),
 	PersistentVolumes:      of[v1.PersistentVolume, v1.PersistentVolumeList](Row{Name: "PersistentVolume", Carried: cluster.PersistentVolumes}),

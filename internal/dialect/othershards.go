@@ -52,7 +52,9 @@ func (t *Translator) known(gang cluster.Key) (ok bool) {
 	case volcano.Face:
 		_, ok = t.volcano.groups[key]
 	case upstream.Face:
-		_, ok = t.upstream.groups[key]
+		_, ok = t.upstream.alone[key]
+	case upstream.CompositeFace:
+		_, ok = t.upstream.trees[key]
 	}
 	return ok
 }

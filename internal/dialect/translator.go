@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,7 +23,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
-	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 )
@@ -140,8 +140,9 @@ func (t *Translator) Translate(each func(k Kind, take func(key types.NamespacedN
 			t.recheckGangs(tell)
 		case PriorityClasses:
 			t.recheckNodeShards(tell)
-		case Namespaces: // after what asks for HyperNodes
+		case Namespaces: // after what asks for HyperNodes, and after all groups
 			t.recheckHyperNodes(tell)
+			t.recheckUpstreams(tell)
 		case Pods:
 			t.recheckNodes()
 			t.recheckMoved()
@@ -150,6 +151,7 @@ func (t *Translator) Translate(each func(k Kind, take func(key types.NamespacedN
 		each(k, take)
 	}
 	t.recheckSubgroups(tell)
+	t.recheckUpstreams(tell)
 	for key := range t.dirty { // order: each pod on its own
 		if p := t.pods[key]; p != nil {
 			t.one(Pods, key, func() { t.tellPod(key, p, tell) })
@@ -287,7 +289,10 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		t.readVolcanoGang(key, pg, apply)
 	case UpstreamPodGroups:
 		pg, _ := object.(*schedulingv1beta1.PodGroup)
-		t.readUpstreamGang(key, pg, apply)
+		t.readUpstreamGang(key, pg)
+	case CompositePodGroups:
+		c, _ := object.(*schedulingv1alpha3.CompositePodGroup)
+		t.readComposite(key, c)
 	case DeviceClasses:
 		c, _ := object.(*resourcev1.DeviceClass)
 		t.devices.Class(key.Name, c)
@@ -314,7 +319,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		} else {
 			t.pods[key] = p
 		}
-		t.followUpstream(key, old, p, apply)
+		t.followUpstream(key, old, p)
 		left := t.own(key, old, p, apply)
 		delete(t.dirty, key)
 		if p == nil {
@@ -400,8 +405,11 @@ func (t *Translator) recheckGangs(apply func(cluster.Event)) {
 	for key := range t.gangs { // order: each gang on its own
 		t.one(PodGroups, key, func() { apply(kai.Gang(t.standing(key), &t.priorities, t.partition.Pool())) })
 	}
-	for key, pg := range t.upstream.groups { // order: the same
-		t.one(UpstreamPodGroups, key, func() { apply(upstream.Gang(pg, t.upstreamQueue(key, pg), t.priorities.Value)) })
+	for key := range t.upstream.alone { // order: a set
+		t.upstream.groupsDirty[key] = struct{}{}
+	}
+	for root := range t.upstream.trees { // order: the same
+		t.upstream.treesDirty[root] = struct{}{}
 	}
 	for key, pg := range t.volcano.groups { // order: the same
 		t.one(VolcanoPodGroups, key, func() { apply(t.volcanoGang(key, pg)) })

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,16 +17,42 @@ import (
 
 // upstreamFace is what is known of Kubernetes' own groups. Where the API server has none, nothing is.
 type upstreamFace struct {
-	groups  map[types.NamespacedName]*schedulingv1beta1.PodGroup // of our shard
-	members map[types.NamespacedName]*upstreamMembers            // pods of ours that name a group, whether it is there or not
-	near    map[types.NamespacedName]string                      // the node label in which the pods of a group agree
-	layouts map[string]layout                                    // by node label, of those that groups name
+	groups     map[types.NamespacedName]*schedulingv1beta1.PodGroup           // of all shards
+	composites map[types.NamespacedName]*schedulingv1alpha3.CompositePodGroup // the same
+	below      map[types.NamespacedName]*upstreamBelow                        // what names a composite as its parent, whether it is there or not
+	members    map[types.NamespacedName]*upstreamMembers                      // pods of ours that name a group, whether it is there or not
+	near       map[cluster.Key][]string                                       // the node labels in which pods of a gang agree
+	layouts    map[string]layout                                              // by node label, of those that gangs name
+
+	// What has been told: where each group is, and the queue of those that are gangs by themselves, and of trees, by their root.
+	placed map[types.NamespacedName]upstreamPlace
+	alone  map[types.NamespacedName]string
+	trees  map[types.NamespacedName]string
+	// What is to be told anew.
+	groupsDirty, treesDirty map[types.NamespacedName]struct{}
 }
 
-// layout is how many groups name a node label, and how many nodes have it. There is a topology of it while both do: a label that no node has costs nothing, however many tenants think up.
-type layout struct{ groups, nodes int }
+// upstreamBelow is what names one composite as its parent.
+type upstreamBelow struct {
+	groups, composites map[types.NamespacedName]struct{}
+}
 
-func (l layout) laid() bool { return l.groups > 0 && l.nodes > 0 }
+// upstreamPlace is where a group is: by itself, or in a tree.
+type upstreamPlace struct {
+	root      types.NamespacedName // the zero name for a group by itself
+	lacks     types.NamespacedName // the composite that is named and not there, if that is why it is in no tree
+	ours      bool                 // of our shard, by the labels of the root, or its own
+	going     bool                 // it, or a composite above it, is being deleted
+	subgroups string
+	problem   string // why it is in no tree although it names a parent
+}
+
+func (p *upstreamPlace) inTree() bool { return p.root.Name != "" }
+
+// layout is how many gangs name a node label, and how many nodes have it. There is a topology of it while both do: a label that no node has costs nothing, however many tenants think up.
+type layout struct{ gangs, nodes int }
+
+func (l layout) laid() bool { return l.gangs > 0 && l.nodes > 0 }
 
 // upstreamMembers are the pods that name one group.
 type upstreamMembers struct {
@@ -35,8 +62,11 @@ type upstreamMembers struct {
 
 func newUpstreamFace() upstreamFace {
 	return upstreamFace{
-		groups: map[types.NamespacedName]*schedulingv1beta1.PodGroup{}, members: map[types.NamespacedName]*upstreamMembers{},
-		near: map[types.NamespacedName]string{}, layouts: map[string]layout{},
+		groups: map[types.NamespacedName]*schedulingv1beta1.PodGroup{}, composites: map[types.NamespacedName]*schedulingv1alpha3.CompositePodGroup{},
+		below: map[types.NamespacedName]*upstreamBelow{}, members: map[types.NamespacedName]*upstreamMembers{},
+		near: map[cluster.Key][]string{}, layouts: map[string]layout{}, placed: map[types.NamespacedName]upstreamPlace{},
+		alone: map[types.NamespacedName]string{}, trees: map[types.NamespacedName]string{},
+		groupsDirty: map[types.NamespacedName]struct{}{}, treesDirty: map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -48,15 +78,25 @@ func (t *Translator) upstreams(p *v1.Pod) (group types.NamespacedName, ok bool) 
 		return group, false
 	}
 	group = types.NamespacedName{Namespace: gang.Namespace, Name: gang.Name}
-	return group, t.upstream.groups[group] != nil || p.Annotations[kai.PodGroupAnnotation] == ""
+	place, there := t.upstreamPlace(group)
+	return group, there && place.ours || p.Annotations[kai.PodGroupAnnotation] == ""
 }
 
 // joinUpstream puts a pod into the group that it names, or into none if the group is of another queue than the pod's label says, and says so.
 func (t *Translator) joinUpstream(key, group types.NamespacedName, p *v1.Pod, st *cluster.PodState) {
 	st.Gang, st.SetName = upstream.GangKey(group.Namespace, group.Name), p.Labels[kai.SubGroupLabel]
-	pg, problem := t.upstream.groups[group], ""
-	if pg != nil {
-		if queue := t.upstreamQueue(group, pg); !upstream.Joins(p, queue, t.queueLabel) {
+	place, there := t.upstreamPlace(group)
+	root, waits := place.root, false
+	if place.lacks.Name != "" && p.Spec.NodeName != "" { // what it holds is the tree's, which comes later
+		root, waits = place.lacks, true
+	}
+	if root.Name != "" {
+		st.Gang = upstream.CompositeKey(root.Namespace, root.Name)
+		st.SetName = upstream.SetIn(t.upstream.groups[group], st.SetName, place.going)
+	}
+	problem := ""
+	if there && place.ours && !waits {
+		if queue := t.upstreamQueue(group, &place); !upstream.Joins(p, queue, t.queueLabel) {
 			st.Gang, st.SetName = cluster.Key{}, ""
 			problem = fmt.Sprintf("Pod %s: spec.schedulingGroup names PodGroup %s, which is of queue %s; the pod's label %s makes it one of queue %s, so it is not in the group, and waits",
 				key, group.Name, queue, t.queueLabel, upstream.Queue(p.Labels, t.queueLabel))
@@ -68,45 +108,101 @@ func (t *Translator) joinUpstream(key, group types.NamespacedName, p *v1.Pod, st
 	t.problem(Pods, key, problem)
 }
 
-// upstreamQueue is the queue of a group: that of its own label, or, without one, of the label of the first pod that named it.
-func (t *Translator) upstreamQueue(group types.NamespacedName, pg *schedulingv1beta1.PodGroup) string {
-	if m := t.upstream.members[group]; m != nil && pg.Labels[t.queueLabel] == "" {
-		return upstream.Queue(t.pods[m.eldest].Labels, t.queueLabel)
+// upstreamQueue is the queue of a group that is there: that of its own label, or, without one, of the label of the first pod that named it. Of one in a tree, it is that of the tree.
+func (t *Translator) upstreamQueue(group types.NamespacedName, at *upstreamPlace) string {
+	if at.inTree() {
+		if queue, told := t.upstream.trees[at.root]; told {
+			return queue
+		}
+		return t.treeQueue(at.root, t.branch(at.root, 1))
 	}
-	return upstream.Queue(pg.Labels, t.queueLabel)
+	labels := t.upstream.groups[group].Labels
+	if m := t.upstream.members[group]; m != nil && labels[t.queueLabel] == "" {
+		labels = t.pods[m.eldest].Labels
+	}
+	return upstream.Queue(labels, t.queueLabel)
 }
 
 // readUpstreamGang takes in a group.
-func (t *Translator) readUpstreamGang(key types.NamespacedName, pg *schedulingv1beta1.PodGroup, apply func(cluster.Event)) {
-	theirs := ""
-	if pg != nil && !t.partition.Includes(pg.Labels) {
-		theirs, pg = string(pg.UID), nil
-	}
-	gang := upstream.GangKey(key.Namespace, key.Name)
-	t.gang(gang, pg != nil, theirs)
-	was, had := t.upstream.groups[key]
-	queue := ""
-	if had {
-		queue = t.upstreamQueue(key, was)
+func (t *Translator) readUpstreamGang(key types.NamespacedName, pg *schedulingv1beta1.PodGroup) {
+	if old := t.upstream.groups[key]; old != nil {
+		t.hangGroup(key, old, false)
 	}
 	if pg == nil {
 		delete(t.upstream.groups, key)
-		t.lieNear(key, "", apply)
-		t.problem(UpstreamPodGroups, key, "")
-		if had {
-			t.stirUpstream(key)
+	} else {
+		t.upstream.groups[key] = pg
+		t.hangGroup(key, pg, true)
+	}
+	t.upstream.groupsDirty[key] = struct{}{}
+}
+
+// tellUpstreamGroup tells of a group that may have changed, or may be in another place: of the gang that it is by itself, if it is one.
+func (t *Translator) tellUpstreamGroup(key types.NamespacedName, apply func(cluster.Event)) {
+	place, there := t.upstreamPlace(key)
+	was, had := t.upstream.placed[key]
+	if t.upstream.placed[key] = place; !there {
+		delete(t.upstream.placed, key)
+	}
+	if place != was || there != had {
+		t.stirUpstream(key)
+	}
+	for _, at := range []upstreamPlace{was, place} {
+		if at.inTree() {
+			t.upstream.treesDirty[at.root] = struct{}{}
 		}
+	}
+	gang, pg := upstream.GangKey(key.Namespace, key.Name), t.upstream.groups[key]
+	self, theirs := there && !place.inTree(), ""
+	if self && !place.ours {
+		self, theirs = false, string(pg.UID)
+	}
+	t.gang(gang, self, theirs)
+	if !self {
+		delete(t.upstream.alone, key)
+		t.lieNear(gang, nil, apply)
+		t.problem(UpstreamPodGroups, key, "")
 		apply(cluster.GangGone{Key: gang})
 		return
 	}
-	t.upstream.groups[key] = pg
-	if !had || t.upstreamQueue(key, pg) != queue {
+	queue := t.upstreamQueue(key, &place)
+	if told, was := t.upstream.alone[key]; !was || told != queue {
 		t.stirUpstream(key)
 	}
-	t.lieNear(key, upstream.TopologyKey(pg), apply)
-	st := upstream.Gang(pg, t.upstreamQueue(key, pg), t.priorities.Value)
+	t.upstream.alone[key] = queue
+	var st cluster.GangState
+	if place.problem != "" {
+		if m := t.upstream.members[key]; m != nil && place.lacks.Name != "" {
+			for pod := range m.pods { // order: each by itself. What holds room is none of this gang's, before there is one
+				if p := t.pods[pod]; p.Spec.NodeName != "" {
+					t.tellPod(pod, p, apply)
+				}
+			}
+		}
+		st = upstream.Orphan(pg, queue, t.priorities.Value, place.problem)
+		t.lieNear(gang, nil, apply)
+	} else {
+		st = upstream.Gang(pg, queue, t.priorities.Value)
+		var near []string
+		if label := upstream.TopologyKey(pg); label != "" {
+			near = []string{label}
+		}
+		t.lieNear(gang, near, apply)
+	}
 	t.problem(UpstreamPodGroups, key, st.Invalid)
 	apply(st)
+}
+
+// recheckUpstreams tells of the groups and trees that may have changed.
+func (t *Translator) recheckUpstreams(apply func(cluster.Event)) {
+	for key := range t.upstream.groupsDirty { // order: each by itself
+		t.one(UpstreamPodGroups, key, func() { t.tellUpstreamGroup(key, apply) })
+	}
+	clear(t.upstream.groupsDirty)
+	for root := range t.upstream.treesDirty { // order: the same
+		t.one(CompositePodGroups, root, func() { t.tellTree(root, apply) })
+	}
+	clear(t.upstream.treesDirty)
 }
 
 // stirUpstream has the pods that name a group told anew.
@@ -118,28 +214,34 @@ func (t *Translator) stirUpstream(group types.NamespacedName) {
 	}
 }
 
-// lieNear notes in which node label the pods of a group agree, "" for none. A label that no group named before costs a look at each node.
-func (t *Translator) lieNear(group types.NamespacedName, label string, apply func(cluster.Event)) {
-	was := t.upstream.near[group]
-	if was == label {
+// lieNear notes in which node labels pods of a gang agree, each once, sorted. A label that no gang named before costs a look at each node.
+func (t *Translator) lieNear(gang cluster.Key, labels []string, apply func(cluster.Event)) {
+	was := t.upstream.near[gang]
+	if slices.Equal(was, labels) {
 		return
 	}
-	if was != "" {
-		delete(t.upstream.near, group)
-		l := t.upstream.layouts[was]
-		t.layOut(was, layout{l.groups - 1, l.nodes}, apply)
+	if t.upstream.near[gang] = labels; len(labels) == 0 {
+		delete(t.upstream.near, gang)
 	}
-	if label != "" {
-		t.upstream.near[group] = label
+	for _, label := range was {
+		if !slices.Contains(labels, label) {
+			l := t.upstream.layouts[label]
+			t.layOut(label, layout{l.gangs - 1, l.nodes}, apply)
+		}
+	}
+	for _, label := range labels {
+		if slices.Contains(was, label) {
+			continue
+		}
 		l := t.upstream.layouts[label]
-		if l.groups == 0 {
+		if l.gangs == 0 {
 			for _, n := range t.nodes { // order: a sum
 				if _, has := n.Labels[label]; has {
 					l.nodes++
 				}
 			}
 		}
-		t.layOut(label, layout{l.groups + 1, l.nodes}, apply)
+		t.layOut(label, layout{l.gangs + 1, l.nodes}, apply)
 	}
 }
 
@@ -152,7 +254,7 @@ func (t *Translator) labelled(old, labels map[string]string, apply func(cluster.
 		for label := range of { // order: each on its own
 			l, named := t.upstream.layouts[label]
 			if _, both := other[label]; named && !both {
-				t.layOut(label, layout{l.groups, l.nodes + by}, apply)
+				t.layOut(label, layout{l.gangs, l.nodes + by}, apply)
 			}
 		}
 	}
@@ -163,7 +265,7 @@ func (t *Translator) labelled(old, labels map[string]string, apply func(cluster.
 // layOut notes how many name a label and have it, and tells of the topology that it is when that comes or goes.
 func (t *Translator) layOut(label string, is layout, apply func(cluster.Event)) {
 	was := t.upstream.layouts[label]
-	if t.upstream.layouts[label] = is; is.groups == 0 {
+	if t.upstream.layouts[label] = is; is.gangs == 0 {
 		delete(t.upstream.layouts, label)
 	}
 	switch {
@@ -174,8 +276,8 @@ func (t *Translator) layOut(label string, is layout, apply func(cluster.Event)) 
 	}
 }
 
-// followUpstream keeps which pods name which groups when a pod changes from old to p, which is in pods already; nil is no pod. A group whose queue is another now is told anew.
-func (t *Translator) followUpstream(key types.NamespacedName, old, p *v1.Pod, apply func(cluster.Event)) {
+// followUpstream keeps which pods name which groups when a pod changes from old to p, which is in pods already; nil is no pod. A group whose queue may be another now is told anew.
+func (t *Translator) followUpstream(key types.NamespacedName, old, p *v1.Pod) {
 	named := func(p *v1.Pod) (group types.NamespacedName) {
 		if p == nil || !slices.Contains(t.roles.SchedulerNames, p.Spec.SchedulerName) {
 			return group
@@ -196,7 +298,7 @@ func (t *Translator) followUpstream(key types.NamespacedName, old, p *v1.Pod, ap
 			t.electUpstream(m)
 		}
 		if first && was != is {
-			t.retellUpstream(was, apply)
+			t.retellUpstream(was)
 		}
 	}
 	if is.Name == "" {
@@ -212,15 +314,19 @@ func (t *Translator) followUpstream(key types.NamespacedName, old, p *v1.Pod, ap
 		m.eldest = key
 	}
 	if m.eldest == key || was == is {
-		t.retellUpstream(is, apply)
+		t.retellUpstream(is)
 	}
 }
 
-// retellUpstream tells of a group anew, and of the pods that name it, as its queue may be another: that of a group without a label.
-func (t *Translator) retellUpstream(group types.NamespacedName, apply func(cluster.Event)) {
-	if pg := t.upstream.groups[group]; pg != nil && pg.Labels[t.queueLabel] == "" {
-		t.stirUpstream(group)
-		apply(upstream.Gang(pg, t.upstreamQueue(group, pg), t.priorities.Value))
+// retellUpstream has a group, or the tree that it is in, told anew, as its queue may be another: that of one without a label.
+func (t *Translator) retellUpstream(group types.NamespacedName) {
+	place, there := t.upstreamPlace(group)
+	switch {
+	case !there:
+	case !place.inTree() && t.upstream.groups[group].Labels[t.queueLabel] == "":
+		t.upstream.groupsDirty[group] = struct{}{}
+	case place.inTree() && t.upstream.composites[place.root].Labels[t.queueLabel] == "":
+		t.upstream.treesDirty[place.root] = struct{}{}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,21 +40,54 @@ func upstreamGroupOf(name, queue, near string) *schedulingv1beta1.PodGroup {
 	return pg
 }
 
-// TestUpstreamsHistory: whatever has been told of groups, their pods and nodes, in whatever order and batches, is as if only what is there had been told of, once.
+func compositeOf(name, queue, parent string) *schedulingv1alpha3.CompositePodGroup {
+	c := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("c-" + name)}}
+	c.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: 1}
+	if queue != "" {
+		c.Labels = map[string]string{keys.QueueLabel: queue}
+	}
+	if parent != "" {
+		c.Spec.ParentCompositePodGroupName = &parent
+	}
+	return c
+}
+
+// TestUpstreamsHistory: whatever has been told of groups, trees of them, their pods and nodes, in whatever order and batches, is as if only what is there had been told of, once.
 func TestUpstreamsHistory(t *testing.T) {
 	t.Parallel()
+	const pool = "example.com/pool"
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		pick := func(words ...string) string { return words[r.IntN(len(words))] }
-		s, tr := cluster.NewStore(cluster.Options{}), NewTranslator(Options{})
+		options := Options{Partition: kai.Partition{Key: pool}}
+		s, tr := cluster.NewStore(cluster.Options{}), NewTranslator(options)
 		apply := func(e cluster.Event) { s.Apply(e) }
 		standing := map[name]Object{}
-		for range 60 {
+		for range 90 {
 			var k Kind
 			var o Object
-			switch r.IntN(4) {
+			switch r.IntN(6) {
 			case 0:
-				k, o = UpstreamPodGroups, upstreamGroupOf(pick("a", "b"), pick("", "", "q", "r"), pick("", "rack", "hall"))
+				pg := upstreamGroupOf(pick("a", "b"), pick("", "", "q", "r"), pick("", "rack", "hall"))
+				if parent := pick("", "c", "d", "e"); parent != "" {
+					pg.Spec.ParentCompositePodGroupName = &parent
+				}
+				if r.IntN(4) == 0 {
+					pg.DeletionTimestamp = &metav1.Time{Time: metav1.Unix(9, 0).Time}
+				}
+				if r.IntN(4) == 0 {
+					pg.Annotations = map[string]string{keys.SubgroupsAnnotation: "x=1"}
+				}
+				k, o = UpstreamPodGroups, pg
+			case 2, 3:
+				c := compositeOf(pick("c", "d", "e"), pick("", "", "q", "r"), pick("", "", "c", "d", "e"))
+				if r.IntN(3) == 0 {
+					c.Spec.SchedulingConstraints = &schedulingv1alpha3.CompositePodGroupSchedulingConstraints{Topology: []schedulingv1alpha3.TopologyConstraint{{Key: pick("rack", "hall")}}}
+				}
+				if r.IntN(5) == 0 {
+					c.Labels = map[string]string{pool: pick("here", "there")}
+				}
+				k, o = CompositePodGroups, c
 			case 1:
 				n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: pick("n1", "n2"), Labels: map[string]string{}}}
 				if label := pick("", "rack", "hall"); label != "" {
@@ -84,7 +118,7 @@ func TestUpstreamsHistory(t *testing.T) {
 		for _, o := range standing { // order: any will do
 			objects = append(objects, o)
 		}
-		if d := cmp.Diff(told(Options{}, objects).Image().Events, s.Snapshot(cluster.UnixNano(1)).Image().Events); d != "" {
+		if d := cmp.Diff(told(options, objects).Image().Events, s.Snapshot(cluster.UnixNano(1)).Image().Events); d != "" {
 			t.Fatalf("seed %d: (-told once +as it came):\n%s", seed, d)
 		}
 	}

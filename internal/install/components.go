@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 )
@@ -203,6 +204,9 @@ func (r *renderer) podGroup(p *kaiv1.PodGroupController) {
 	}
 	var f flags
 	f.set("scheduler-name", *r.spec.Global.SchedulerName)
+	if key := r.queueKey(); key != keys.QueueLabel {
+		f.set("queue-label-key", key)
+	}
 	f.number("max-concurrent-reconciles", p.MaxConcurrentReconciles)
 	r.elsewhere("spec.podGroupController.controllerService.webhook", p.ControllerService.Webhook)
 	r.account(PodGroup)

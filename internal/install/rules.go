@@ -181,7 +181,7 @@ func schedulerRules() Permissions {
 			rule(groupCore, []string{"delete"}, "pods"),                          // --eviction-mode=delete
 			rule(groupCore, []string{"create"}, "pods/eviction", "pods/binding"), // bindings of pods that need no binder
 			rule(groupCore, []string{"patch"}, "pods/status"),
-			rule(groupPriority, watch, "priorityclasses", "podgroups"), // podgroups: Kubernetes' own, where it has them
+			rule(groupPriority, watch, "priorityclasses", "podgroups", "compositepodgroups"), // groups: Kubernetes' own, where it has them
 			rule(groupPriority, []string{"patch"}, "podgroups/status"),
 			rule(groupStorage, watch, "storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
 			rule(groupPolicy, watch, "poddisruptionbudgets"),

@@ -214,7 +214,7 @@ func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 
 func (s *Settings) podgroup() podgroup.Options {
 	o := podgroup.DefaultOptions()
-	o.SchedulerNames, o.MaxConcurrentReconciles = s.SchedulerNames, s.Workers
+	o.SchedulerNames, o.MaxConcurrentReconciles, o.QueueLabel = s.SchedulerNames, s.Workers, s.QueueLabel
 	return o
 }
 

@@ -331,6 +331,7 @@ func (s *Settings) operatorFlags(fs *pflag.FlagSet) {
 // podGroupFlags declares the flags of the role podgroup.
 func (s *Settings) podGroupFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "statuses written at a time")
+	fs.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue of pods of Kubernetes' own groups")
 	s.podGroupWebhookFlag(fs)
 }
 

@@ -18,8 +18,8 @@ type Reviewer interface {
 	Resource(ctx context.Context, user authenticationv1.UserInfo, verb, group, resource, namespace string) error
 }
 
-// groups are the API groups of the PodGroups of each face. A gang of a face that is not there is nobody's to read.
-var groups = map[string]string{"kai": "scheduling.run.ai", "volcano": "scheduling.volcano.sh", "upstream": "scheduling.k8s.io"}
+// groups are the API groups of the PodGroups of each face; a tree of them is read by whoever may read them. A gang of a face that is not there is nobody's to read.
+var groups = map[string]string{"kai": "scheduling.run.ai", "volcano": "scheduling.volcano.sh", "upstream": "scheduling.k8s.io", "composite": "scheduling.k8s.io"}
 
 const (
 	groupWork = "scheduling.run.ai"

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
+	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 )
 
 // urgency says how long a gang's status may wait to be written.
@@ -34,14 +35,15 @@ type change struct {
 // looked at because of it; a gang is named once, and again only after take, unless it becomes more urgent. The slice
 // is valid until the next call. It is not safe for concurrent use.
 type aggregator struct {
-	ours    map[string]bool // scheduler names
-	gangs   map[types.NamespacedName]*gang
-	pods    map[types.UID]*member
-	classes kai.Priorities
-	nodes   map[string]*gpuNode
-	claims  map[types.NamespacedName]*deviceClaim
-	queues  map[string]*queueRest
-	changes []change
+	queueLabel string
+	ours       map[string]bool // scheduler names
+	gangs      map[types.NamespacedName]*gang
+	pods       map[types.UID]*member
+	classes    kai.Priorities
+	nodes      map[string]*gpuNode
+	claims     map[types.NamespacedName]*deviceClaim
+	queues     map[string]*queueRest
+	changes    []change
 }
 
 // deviceClaim is a ResourceClaim that counts as something, one that pods use, or both.
@@ -81,12 +83,13 @@ type gpuNode struct {
 	pods   map[types.UID]*corev1.Pod // those whose share depends on it
 }
 
-func newAggregator(schedulerNames []string) *aggregator {
+func newAggregator(schedulerNames []string, queueLabel string) *aggregator {
 	f := &aggregator{
-		ours:  make(map[string]bool, len(schedulerNames)),
-		gangs: map[types.NamespacedName]*gang{},
-		pods:  map[types.UID]*member{},
-		nodes: map[string]*gpuNode{}, claims: map[types.NamespacedName]*deviceClaim{}, queues: map[string]*queueRest{},
+		queueLabel: queueLabel,
+		ours:       make(map[string]bool, len(schedulerNames)),
+		gangs:      map[types.NamespacedName]*gang{},
+		pods:       map[types.UID]*member{},
+		nodes:      map[string]*gpuNode{}, claims: map[types.NamespacedName]*deviceClaim{}, queues: map[string]*queueRest{},
 	}
 	for _, name := range schedulerNames {
 		f.ours[name] = true
@@ -114,6 +117,10 @@ func (f *aggregator) count(pod *corev1.Pod) error {
 	name, queue, fixed := gang.Name, "", false
 	if own := kai.OwnGang(pod); own != nil { // there is no object whose queue could be meant
 		queue = own.Spec.Queue
+	}
+	if of := upstream.Membership(pod); name == "" && of.Name != "" { // nor is a group of Kubernetes' own one that is written to
+		queue = upstream.Queue(pod.Labels, f.queueLabel)
+		name = cluster.GroupName(of, queue)
 	}
 	if pod.Spec.NodeName != "" { // what it holds is counted where it was bound, whatever it says since
 		if c := kai.ReadCharged(pod.Namespace, pod.Annotations); c.Queue != "" {

@@ -95,7 +95,7 @@ func must(t *testing.T) func([]change, error) []change {
 
 func TestGangIsReportedOnceAndByUrgency(t *testing.T) {
 	t.Parallel()
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	steps := []struct {
 		name string
 		do   func() []change
@@ -170,7 +170,7 @@ func TestNonPreemptibleFollowsWordClassAndDefault(t *testing.T) {
 		for _, classesFirst := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, classes first %t", name, classesFirst), func(t *testing.T) {
 				t.Parallel()
-				f := newAggregator([]string{"kai-scheduler"})
+				f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 				if !classesFirst {
 					f.groupChanged(tc.group)
 				}
@@ -193,7 +193,7 @@ func TestNonPreemptibleFollowsWordClassAndDefault(t *testing.T) {
 // KAI leaves the old value standing when a gang becomes preemptible, which charges its queue's quota for ever.
 func TestNonPreemptibleIsTakenBack(t *testing.T) {
 	t.Parallel()
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	f.classChanged(makeClass("build", 100, false))
 	f.groupChanged(makeGroup("gang", classed("build")))
 	must(t)(f.podChanged(makePod("a", on("n1"))))
@@ -221,7 +221,7 @@ func TestNonPreemptibleIsTakenBack(t *testing.T) {
 
 func TestPortionByMemoryFollowsTheNode(t *testing.T) {
 	t.Parallel()
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	f.groupChanged(makeGroup("gang"))
 	pod := makePod("a", containers(container("cpu", "1")), on("n1"), annotated(kai.MemoryAnnotation, "10000"), annotated(annotationReceived, receivedFraction))
 	if _, err := f.podChanged(pod); err == nil {
@@ -278,7 +278,7 @@ func uses(names ...string) func(*corev1.Pod) {
 // Claims and pods come in any order, and a claim made from a template is known by the pod's status only.
 func TestGPUsByClaimAreCounted(t *testing.T) {
 	t.Parallel()
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	f.groupChanged(makeGroup("gang", says(v2alpha2.NonPreemptible)))
 	template := makePod("b", on("n1"), containers(container("cpu", "1")), func(p *corev1.Pod) {
 		name := "t"
@@ -352,7 +352,7 @@ func keyOfClaim(name string) types.NamespacedName {
 func TestFoldedEqualsRecomputed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		f := newAggregator([]string{"kai-scheduler", "muster"})
+		f := newAggregator([]string{"kai-scheduler", "muster"}, keys.QueueLabel)
 		pods := map[string]*corev1.Pod{}
 		groups := map[string]*v2alpha2.PodGroup{}
 		classes := map[string]*schedulingv1.PriorityClass{}
@@ -466,7 +466,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 		}
 
 		// From the objects alone.
-		fresh := newAggregator([]string{"muster", "kai-scheduler"})
+		fresh := newAggregator([]string{"muster", "kai-scheduler"}, keys.QueueLabel)
 		for name, labels := range nodes {
 			fresh.nodeChanged(name, labels, true)
 		}
@@ -532,7 +532,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 // TestRemnantsAreTheQueues: what is charged to a queue other than the PodGroup's is in the queue's annotation, and goes with the pod.
 func TestRemnantsAreTheQueues(t *testing.T) {
 	t.Parallel()
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	in := func(queue string) func(*v2alpha2.PodGroup) {
 		return func(pg *v2alpha2.PodGroup) { pg.Spec.Queue = queue }
 	}
@@ -602,7 +602,7 @@ func TestRemnantsAreTheQueues(t *testing.T) {
 // TestUpstreamsAreTheQueues: what a pod of a group of Kubernetes' own holds is counted in its queue, and not in a PodGroup of KAI's of the same name.
 func TestUpstreamsAreTheQueues(t *testing.T) {
 	t.Parallel()
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	q := &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "old"}}
 	f.queueChanged(q)
 	f.groupChanged(makeGroup("gang", func(pg *v2alpha2.PodGroup) { pg.Spec.Queue = "old" }))
@@ -617,10 +617,53 @@ func TestUpstreamsAreTheQueues(t *testing.T) {
 	}
 }
 
+// TestUpstreamsAskInTheirQueues: what a pod of a group of Kubernetes' own asks for while it waits is counted in the queue that its label names, the default one without a label, and where
+// it was bound once it is. One that names a PodGroup of KAI's besides is counted there.
+func TestUpstreamsAskInTheirQueues(t *testing.T) {
+	t.Parallel()
+	group := "gang"
+	pod := func(label string, more ...func(*corev1.Pod)) *corev1.Pod {
+		p := makePod("a", more...)
+		if delete(p.Annotations, kai.PodGroupAnnotation); label != "" {
+			p.Labels = map[string]string{"team": label}
+		}
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+		return p
+	}
+	const asks, holds = `{"requested":{"cpu":"1","nvidia.com/gpu":"1"}}`, `{"allocated":{"cpu":"1","nvidia.com/gpu":"1"},"requested":{"cpu":"1","nvidia.com/gpu":"1"}}`
+	both := pod("q")
+	both.Annotations[kai.PodGroupAnnotation] = "kais"
+	foreign := pod("q")
+	foreign.Spec.SchedulerName = "default-scheduler"
+	f := newAggregator([]string{"kai-scheduler"}, "team")
+	for _, q := range []string{"q", "r", keys.DefaultQueue} {
+		f.queueChanged(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: q}})
+	}
+	for _, step := range []struct {
+		what string
+		pod  *corev1.Pod
+		want map[string]string
+	}{
+		{"waits", pod("q"), map[string]string{"q": asks}},
+		{"is another queue's", pod("r"), map[string]string{"r": asks}},
+		{"has no label", pod(""), map[string]string{keys.DefaultQueue: asks}},
+		{"is bound in a tree", pod("q", on("n1"), annotated(keys.ChargedAnnotation, "r/composite:root/set")), map[string]string{"r": holds}},
+		{"names KAI's besides", both, nil},
+		{"is another scheduler's", foreign, nil},
+	} {
+		must(t)(f.podChanged(step.pod))
+		for _, q := range []string{"q", "r", keys.DefaultQueue} {
+			if got := f.queues[q].desired(); got != step.want[q] {
+				t.Errorf("%s: queue %s is told %q, want %q", step.what, q, got, step.want[q])
+			}
+		}
+	}
+}
+
 // TestOwnGangIsTheQueues: what a pod that is a gang by itself asks for and holds is in the annotation of its queue, while there is no PodGroup.
 func TestOwnGangIsTheQueues(t *testing.T) {
 	t.Parallel()
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	f.queueChanged(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}})
 	p := makePod("a")
 	delete(p.Annotations, kai.PodGroupAnnotation)
@@ -647,7 +690,7 @@ func TestOwnGangIsTheQueues(t *testing.T) {
 }
 
 func BenchmarkPodEvents(b *testing.B) {
-	f := newAggregator([]string{"kai-scheduler"})
+	f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 	pending, bound := makePod("a"), makePod("a", on("n1"))
 	f.groupChanged(makeGroup("gang"))
 	b.ReportAllocs()

@@ -1,6 +1,7 @@
 package podgroup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
@@ -80,7 +82,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("podgroup role: %w", err)
 	}
-	f := newAggregator(o.SchedulerNames)
+	f := newAggregator(o.SchedulerNames, cmp.Or(o.QueueLabel, keys.QueueLabel))
 	c := &Controller{kit: kit, aggregator: f}
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[key, body]{
 		Name: "podgroup", Workers: o.MaxConcurrentReconciles, MinRetry: soonAfter, MaxRetry: retryMax,

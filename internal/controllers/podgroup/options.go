@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
@@ -15,18 +16,22 @@ type Options struct {
 	// not. At least one. Default: kai-scheduler.
 	SchedulerNames []string
 
+	// QueueLabel is the key of the label by which pods of Kubernetes' own groups say in which queue they ask; "" for kai.scheduler/queue.
+	QueueLabel string
+
 	// MaxConcurrentReconciles is the number of statuses written at the same time, at least 1. Default: 10.
 	MaxConcurrentReconciles int
 }
 
 // DefaultOptions are KAI's.
 func DefaultOptions() Options {
-	return Options{SchedulerNames: []string{kai.DefaultSchedulerName}, MaxConcurrentReconciles: 10}
+	return Options{SchedulerNames: []string{kai.DefaultSchedulerName}, QueueLabel: keys.QueueLabel, MaxConcurrentReconciles: 10}
 }
 
 // Bind declares the role's flags, by KAI's names, with the values of o as defaults.
 func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.SchedulerNames, "scheduler-name", o.SchedulerNames, "scheduler names whose pods count")
+	fs.StringVar(&o.QueueLabel, "queue-label-key", o.QueueLabel, "label that names the queue of pods of Kubernetes' own groups")
 	fs.IntVar(&o.MaxConcurrentReconciles, "max-concurrent-reconciles", o.MaxConcurrentReconciles, "statuses written at the same time")
 }
 

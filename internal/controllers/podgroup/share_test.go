@@ -154,7 +154,7 @@ func TestShareOfAPod(t *testing.T) {
 			err: `annotation gpu-fraction-num-devices="99999999999999999999": it must be a whole number from 1 to 65536`,
 		},
 	}
-	around := newAggregator(nil)
+	around := newAggregator(nil, "")
 	around.nodeChanged("n1", map[string]string{core.GPUMemoryLabel: "40000"}, true)
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -19,8 +20,8 @@ import (
 // Face is the name of this API family in cluster.Key. It has no queues of its own.
 const Face = "upstream"
 
-// never is a preemption delay of a gang that takes from nobody, ever. An instant that is so much later can still be told.
-const never = 100 * 365 * 24 * time.Hour
+// neverTakes is a preemption delay of a gang that takes from nobody, ever. An instant that is so much later can still be told.
+const neverTakes = 100 * 365 * 24 * time.Hour
 
 // GangKey returns the key of the gang that the PodGroup of that namespace and name is.
 func GangKey(namespace, name string) cluster.Key {
@@ -72,41 +73,54 @@ func TopologyKey(pg *schedulingv1beta1.PodGroup) string {
 // kai.scheduler/preemptibility, or else by its priority, as gangs of KAI's. Minimums of subgroups come from the annotation muster.dev/subgroups. Below its minimum it goes on, once
 // it has run: minCount is about starting.
 //
-// What is not honoured yet makes the gang wait, and say so: claims of the group, and a parent that is a CompositePodGroup. The status is not read: it is no part that only a scheduler may
+// Claims of the group are not honoured yet: it waits, and says so. A group that names a parent is of another gang, see [Composite] and [Orphan]. The status is not read: it is no part that only a scheduler may
 // write.
 func Gang(pg *schedulingv1beta1.PodGroup, queue string, value func(class string) (priority int32, known bool)) cluster.GangState {
 	sets, problem := tree(pg)
+	never := pg.Spec.PreemptionPolicy != nil && *pg.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever
+	g := state(GangKey(pg.Namespace, pg.Name), &pg.ObjectMeta, queue, priority(pg.Spec.Priority, pg.Spec.PriorityClassName, value), never)
+	g.Sets, g.Whole = sets, pg.Spec.DisruptionMode != nil && pg.Spec.DisruptionMode.All != nil
+	if problem == "" && pg.DeletionTimestamp != nil {
+		problem = deleted
+	}
+	if problem != "" {
+		g.Invalid = subject("PodGroup", &pg.ObjectMeta) + problem
+	}
+	return g
+}
+
+// Orphan is the gang that a PodGroup is whose parent, or a group above that, is no tree: one that waits. problem says why, in words about the PodGroup.
+func Orphan(pg *schedulingv1beta1.PodGroup, queue string, value func(class string) (priority int32, known bool), problem string) cluster.GangState {
+	g := Gang(pg, queue, value)
+	g.Sets, g.Invalid = broken(), subject("PodGroup", &pg.ObjectMeta)+problem
+	return g
+}
+
+// state is what gangs of Kubernetes' own have in common: what their object says of itself, and its labels.
+func state(key cluster.Key, o *metav1.ObjectMeta, queue string, priority int32, never bool) cluster.GangState {
 	g := cluster.GangState{
-		Key: GangKey(pg.Namespace, pg.Name), UID: string(pg.UID), Generation: pg.Generation, Queue: queue, Priority: priority(&pg.Spec, value),
-		Created: core.Nanoseconds(&pg.CreationTimestamp), Sets: sets, MarkUnschedulable: true,
-		Whole:      pg.Spec.DisruptionMode != nil && pg.Spec.DisruptionMode.All != nil,
+		Key: key, UID: string(o.UID), Generation: o.Generation, Queue: queue, Priority: priority, Created: core.Nanoseconds(&o.CreationTimestamp), MarkUnschedulable: true,
 		StaleGrace: cluster.Maybe[time.Duration]{Set: true, Value: -1},
 	}
-	if p := pg.Spec.PreemptionPolicy; p != nil && *p == schedulingv1beta1.PreemptNever {
-		g.PreemptionDelay = never
+	if never {
+		g.PreemptionDelay = neverTakes
 	}
-	switch pg.Labels[keys.PreemptibilityLabel] {
+	switch o.Labels[keys.PreemptibilityLabel] {
 	case "preemptible":
 		g.Preemptible = true
 	case "non-preemptible":
 	default:
 		g.Preemptible = g.Priority < keys.NonPreemptiblePriority
 	}
-	if problem == "" && pg.DeletionTimestamp != nil {
-		problem = "it is being deleted, and nothing more of it starts"
-	}
-	if problem != "" {
-		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
-	}
 	return g
 }
 
 // priority is what a group says, or else what its class is worth, or else the default class.
-func priority(spec *schedulingv1beta1.PodGroupSpec, value func(class string) (int32, bool)) int32 {
-	if spec.Priority != nil {
-		return *spec.Priority
+func priority(said *int32, class string, value func(class string) (int32, bool)) int32 {
+	if said != nil {
+		return *said
 	}
-	if p, known := value(spec.PriorityClassName); known {
+	if p, known := value(class); known {
 		return p
 	}
 	p, _ := value("")
@@ -122,8 +136,6 @@ func tree(pg *schedulingv1beta1.PodGroup) ([]cluster.Set, string) {
 	spec := &pg.Spec
 	policy := &spec.SchedulingPolicy
 	switch {
-	case spec.ParentCompositePodGroupName != nil:
-		return broken(), "spec.parentCompositePodGroupName: CompositePodGroups are not honoured yet; without a parent the group starts by itself"
 	case len(spec.ResourceClaims) > 0:
 		return broken(), "spec.resourceClaims: claims of a group are not honoured yet; claims that its pods name themselves are"
 	case policy.Gang != nil && policy.Basic != nil:
@@ -140,7 +152,7 @@ func tree(pg *schedulingv1beta1.PodGroup) ([]cluster.Set, string) {
 	if policy.Gang != nil {
 		least = policy.Gang.MinCount
 	}
-	sets, problem := subgroups(pg.Annotations[keys.SubgroupsAnnotation], least)
+	sets, problem := subgroups(SubgroupsOf(pg), least)
 	if problem != "" {
 		return broken(), problem
 	}

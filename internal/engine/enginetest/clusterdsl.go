@@ -48,6 +48,8 @@ func (c *compiler) objects(s *statement) ([]Object, bool, error) {
 		make = c.queue
 	case "gang":
 		make = c.gang
+	case "composite":
+		make = c.composite
 	case "pod":
 		make = c.pod
 	case "priorityclass":

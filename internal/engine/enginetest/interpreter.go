@@ -171,12 +171,12 @@ func (in *interpreter) edit(s *statement) error {
 	return nil
 }
 
-// delete removes objects at once: delete gang|pod|node|queue|priorityclass|configmap|budget|topology|deviceclass|slice|resourceclaim|claimtemplate NAME. A gang goes with its pods.
+// delete removes objects at once: delete gang|composite|pod|node|queue|priorityclass|configmap|budget|topology|deviceclass|slice|resourceclaim|claimtemplate NAME. A gang goes with its pods.
 func (in *interpreter) delete(s *statement) error {
 	if len(s.words) != 2 {
 		return s.errorf("want delete KIND NAME")
 	}
-	kind := map[string]string{"gang": "PodGroup", "pod": "Pod", "node": "Node", "queue": "Queue", "priorityclass": "PriorityClass", "configmap": "ConfigMap", "podgroup": "PodGroup", "budget": "PodDisruptionBudget", "topology": "Topology", "deviceclass": "DeviceClass", "slice": "ResourceSlice", "resourceclaim": "ResourceClaim", "claimtemplate": "ResourceClaimTemplate"}[s.words[0]]
+	kind := map[string]string{"gang": "PodGroup", "composite": "CompositePodGroup.scheduling.k8s.io", "pod": "Pod", "node": "Node", "queue": "Queue", "priorityclass": "PriorityClass", "configmap": "ConfigMap", "podgroup": "PodGroup", "budget": "PodDisruptionBudget", "topology": "Topology", "deviceclass": "DeviceClass", "slice": "ResourceSlice", "resourceclaim": "ResourceClaim", "claimtemplate": "ResourceClaimTemplate"}[s.words[0]]
 	o := newObject(metav1.TypeMeta{Kind: kind})
 	if o == nil {
 		return s.errorf("%q is no kind of object", s.words[0])

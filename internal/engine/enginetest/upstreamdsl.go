@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -13,7 +14,7 @@ import (
 )
 
 // Gangs of Kubernetes' own are stated as those of KAI's, with the word upstream. The queue is a label of the group and of its pods, sets are its annotation of subgroups. Words of such
-// gangs alone: basic (the policy), all (disrupted all together), layout=LABEL (a topology constraint), never (preemptionPolicy), unlabelled (the group names no queue).
+// gangs alone: basic (the policy), all (disrupted all together), layout=LABEL (a topology constraint), never (preemptionPolicy), unlabelled (the group names no queue), in=COMPOSITE (its parent).
 
 // inUpstreams returns the objects of a gang statement as a user of Kubernetes' own groups would have made them.
 func inUpstreams(s *statement, objects []Object) ([]Object, error) {
@@ -78,7 +79,62 @@ func upstreamGroup(s *statement, o *v2alpha2.PodGroup) (*schedulingv1beta1.PodGr
 	if key := s.text("layout", ""); key != "" {
 		pg.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: key}}}
 	}
+	pg.Spec.ParentCompositePodGroupName = parent(s)
 	return pg, nil
+}
+
+// parent is what in= names, nil for nothing.
+func parent(s *statement) *string {
+	if name := s.text("in", ""); name != "" {
+		return &name
+	}
+	return nil
+}
+
+// composite makes a CompositePodGroup: "composite NAME [in=PARENT] groups=MINIMUM|basic [queue=NAME] [layout=LABEL] [priority=NUMBER|CLASS] [all] [never] [preemptible|nonpreemptible]".
+func (c *compiler) composite(s *statement) ([]Object, error) {
+	full, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	made := &v2alpha2.PodGroup{} // for the words that all gangs have
+	if made.CreationTimestamp, err = c.created(s); err != nil {
+		return nil, err
+	}
+	out, err := c.podGroupSpec(s, made)
+	if err != nil {
+		return nil, err
+	}
+	least, err := s.int("groups", 1)
+	if err != nil {
+		return nil, err
+	}
+	o := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: made.ObjectMeta}
+	o.Namespace, o.Name = splitName(full)
+	o.Labels = map[string]string{}
+	if made.Spec.Queue != "" {
+		o.Labels[keys.QueueLabel] = made.Spec.Queue
+	}
+	if made.Spec.Preemptibility != "" {
+		o.Labels[keys.PreemptibilityLabel] = string(made.Spec.Preemptibility)
+	}
+	o.Spec.PriorityClassName, o.Spec.ParentCompositePodGroupName = made.Spec.PriorityClassName, parent(s)
+	if s.flag("basic") {
+		o.Spec.SchedulingPolicy.Basic = &schedulingv1alpha3.CompositeBasicSchedulingPolicy{}
+	} else {
+		o.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: int32(least)}
+	}
+	if s.flag("all") {
+		o.Spec.DisruptionMode = &schedulingv1alpha3.CompositeDisruptionMode{All: &schedulingv1alpha3.AllCompositeDisruptionMode{}}
+	}
+	if s.flag("never") {
+		never := schedulingv1alpha3.PreemptNever
+		o.Spec.PreemptionPolicy = &never
+	}
+	if key := s.text("layout", ""); key != "" {
+		o.Spec.SchedulingConstraints = &schedulingv1alpha3.CompositePodGroupSchedulingConstraints{Topology: []schedulingv1alpha3.TopologyConstraint{{Key: key}}}
+	}
+	return append(out, o), nil
 }
 
 // intoUpstream has a pod name a group in spec.schedulingGroup, and not by KAI's annotation, and its queue by the label.
@@ -95,7 +151,9 @@ func intoUpstream(p *v1.Pod, name, queue string) {
 // upstreamFields are the fields of Kubernetes' own groups that decide something.
 func upstreamFields() []field {
 	const kind = "PodGroup.scheduling.k8s.io."
+	const composite = "CompositePodGroup.scheduling.k8s.io."
 	type group = schedulingv1beta1.PodGroup
+	type tree = schedulingv1alpha3.CompositePodGroup
 	return []field{
 		on(kind+"spec.schedulingPolicy.gang.minCount", func(g *group) {
 			if g.Spec.SchedulingPolicy.Gang != nil {
@@ -110,6 +168,20 @@ func upstreamFields() []field {
 		on(kind+"spec.preemptionPolicy", func(g *group) { g.Spec.PreemptionPolicy = nil }),
 		on(kind+"spec.resourceClaims", func(g *group) { g.Spec.ResourceClaims = nil }),
 		on(kind+"spec.parentCompositePodGroupName", func(g *group) { g.Spec.ParentCompositePodGroupName = nil }),
+		on(composite+"spec.parentCompositePodGroupName", func(c *tree) { c.Spec.ParentCompositePodGroupName = nil }),
+		on(composite+"spec.schedulingPolicy.gang.minGroupCount", func(c *tree) {
+			if c.Spec.SchedulingPolicy.Gang != nil {
+				c.Spec.SchedulingPolicy.Gang.MinGroupCount = 1
+			}
+		}),
+		on(composite+"spec.schedulingPolicy.basic", func(c *tree) { c.Spec.SchedulingPolicy.Basic = nil }),
+		on(composite+"spec.schedulingConstraints.topology[].key", func(c *tree) { c.Spec.SchedulingConstraints = nil }),
+		on(composite+"spec.disruptionMode.all", func(c *tree) { c.Spec.DisruptionMode = nil }),
+		on(composite+"spec.priorityClassName", func(c *tree) { c.Spec.PriorityClassName = "" }),
+		on(composite+"spec.priority", func(c *tree) { c.Spec.Priority = nil }),
+		on(composite+"spec.preemptionPolicy", func(c *tree) { c.Spec.PreemptionPolicy = nil }),
+		on(composite+"metadata.labels["+keys.QueueLabel+"]", func(c *tree) { delete(c.Labels, keys.QueueLabel) }),
+		on(composite+"metadata.labels["+keys.PreemptibilityLabel+"]", func(c *tree) { delete(c.Labels, keys.PreemptibilityLabel) }),
 		on(kind+"metadata.labels["+keys.QueueLabel+"]", func(g *group) { delete(g.Labels, keys.QueueLabel) }),
 		on(kind+"metadata.labels["+keys.PreemptibilityLabel+"]", func(g *group) { delete(g.Labels, keys.PreemptibilityLabel) }),
 		on(kind+"metadata.annotations["+keys.SubgroupsAnnotation+"]", func(g *group) { delete(g.Annotations, keys.SubgroupsAnnotation) }),

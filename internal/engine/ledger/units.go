@@ -78,7 +78,7 @@ func (u *VictimUnit) Promised() int { return len(u.holds) }
 
 // NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then the pods that
 // are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, those that are
-// below their minimum first, then the rest in one piece. One that is Whole gives its pods in that piece only. False when it has nothing left.
+// below their minimum first, then the rest in one piece. One that is Whole gives its pods in that piece only; of a set that is, they go together. False when it has nothing left.
 func (l *Ledger) NextUnit(g *GangState) (VictimUnit, bool) { return l.nextUnit(g, nil, nil) }
 
 // NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
@@ -140,6 +140,9 @@ func (l *Ledger) last(st *setState, want func(*cluster.Pod) bool) []*cluster.Pod
 // satisfied now. Where they are all that a set has, that is named, otherwise 0.
 func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([]*cluster.Pod, int32) {
 	st := &g.sets[i]
+	if g.Sets[i].Whole {
+		return nil, 0
+	}
 	if g.Sets[i].Leaf {
 		if g.Spares(i) {
 			return l.last(st, want), 0

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/write"
@@ -23,7 +24,7 @@ import (
 // errOvertaken says that an object was written by somebody else since it was read.
 var errOvertaken = errors.New("it was written by somebody else meanwhile")
 
-// Upstreams keeps the scheduler's condition, PodGroupInitiallyScheduled, of those of Kubernetes' own PodGroups that pods of ours are in. What waiting pods say themselves
+// Upstreams keeps the scheduler's condition, PodGroupInitiallyScheduled, of those of Kubernetes' own PodGroups that pods of ours are in, in trees too. CompositePodGroups say nothing, as they do not where kube-scheduler 1.37 is. What waiting pods say themselves
 // Statuses writes. Publish is called by the loop; the pool writes. Of groups of other schedulers' pods nothing is written.
 type Upstreams struct {
 	kit    *write.Kit
@@ -59,10 +60,10 @@ func (u *Upstreams) Restore(context.Context) error { return nil }
 // Publish takes in a run over snap. It costs a look at each gang, and at the pods of those groups that have not started. It returns when it should be called again for
 // reasons to settle, or the zero time.
 func (u *Upstreams) Publish(snap *cluster.Snapshot, t *engine.Trace) (next time.Time) {
-	waits := map[string]*engine.GangTrace{}
+	waits := map[cluster.Key]*engine.GangTrace{}
 	for i := range t.Gangs {
-		if w := &t.Gangs[i]; w.Gang.Face == upstream.Face && w.Diagnosis != nil {
-			waits[w.UID] = w
+		if w := &t.Gangs[i]; w.Diagnosis != nil {
+			waits[w.Gang] = w
 		}
 	}
 	now := time.Now()
@@ -70,13 +71,19 @@ func (u *Upstreams) Publish(snap *cluster.Snapshot, t *engine.Trace) (next time.
 	defer u.mu.Unlock()
 	u.turn++
 	snap.EachGang(func(gang *cluster.Gang) {
-		if gang.Key.Face != upstream.Face || len(gang.Pods) == 0 {
+		if gang.Key.Face != upstream.Face && gang.Key.Face != upstream.CompositeFace || len(gang.Pods) == 0 {
 			return
 		}
+		w := waits[gang.Key]
+		if w != nil && w.UID != gang.UID {
+			w = nil
+		}
 		// What went wrong has been told; what is said of the others stands.
-		_ = u.work.guard.Catch(upstreamWork.Name, upstream.PodGroup(gang.Key, gang.UID), func() error {
-			if at := u.look(snap, gang, waits[gang.UID], t.Truncated, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
+		_ = u.work.guard.Catch(upstreamWork.Name, dialect.Group(gang.Key, gang.UID), func() error {
+			for _, of := range partsOf(snap, gang) {
+				if at := u.look(of, w, t.Truncated, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+					next = at
+				}
 			}
 			return nil
 		})
@@ -89,12 +96,52 @@ func (u *Upstreams) Publish(snap *cluster.Snapshot, t *engine.Trace) (next time.
 	return next
 }
 
-// look brings what is known of a group up to date, and queues what is to be written. w is why it waits, nil if it does not, or if the run was cut short.
-func (u *Upstreams) look(snap *cluster.Snapshot, gang *cluster.Gang, w *engine.GangTrace, cut bool, now time.Time) (again time.Time) {
-	of := u.groups[gang.UID]
+// part is a PodGroup that pods of ours are in: a gang, or a set of one that is a tree.
+type part struct {
+	key     cluster.Key
+	uid     string
+	started bool // as many of its pods have a place, or have ended, as it needs
+}
+
+// partsOf are the PodGroups of a gang. It costs a look at each pod, and at each set.
+func partsOf(snap *cluster.Snapshot, gang *cluster.Gang) []part {
+	pods, placed := make([]int, len(gang.Sets)), make([]int, len(gang.Sets))
+	for _, id := range gang.Pods {
+		p, up := snap.Pod(id), int32(0)
+		if p.Set != cluster.None {
+			up = p.Set
+		}
+		has := 0
+		switch p.Phase {
+		case cluster.Bound, cluster.Running, cluster.Releasing, cluster.StuckReleasing, cluster.Succeeded, cluster.Failed:
+			has = 1
+		}
+		for ; up != cluster.None; up = gang.Sets[up].Parent {
+			pods[up]++
+			placed[up] += has
+		}
+	}
+	of := func(i int32, key cluster.Key, uid string) part {
+		return part{key, uid, placed[i] > 0 && placed[i] >= gang.MinPodsOf(i)}
+	}
+	if gang.Key.Face == upstream.Face {
+		return []part{of(0, gang.Key, gang.UID)}
+	}
+	var out []part
+	for i := range gang.Sets {
+		if s := &gang.Sets[i]; s.UID != "" && pods[i] > 0 {
+			out = append(out, of(int32(i), upstream.GangKey(gang.Key.Namespace, s.Name), s.UID))
+		}
+	}
+	return out
+}
+
+// look brings what is known of a group up to date, and queues what is to be written. w is why its gang waits, nil if it does not, or if the run was cut short.
+func (u *Upstreams) look(is part, w *engine.GangTrace, cut bool, now time.Time) (again time.Time) {
+	of := u.groups[is.uid]
 	if of == nil {
-		of = &upstreamGroup{key: gang.Key}
-		u.groups[gang.UID] = of
+		of = &upstreamGroup{key: is.key}
+		u.groups[is.uid] = of
 	}
 	of.turn = u.turn
 	if of.want.Started { // that stays true
@@ -112,7 +159,7 @@ func (u *Upstreams) look(snap *cluster.Snapshot, gang *cluster.Gang, w *engine.G
 			}
 		}
 	}
-	want := upstream.Status{Started: started(snap, gang)}
+	want := upstream.Status{Started: is.started}
 	switch settled := of.at.Add(u.settle); {
 	case want.Started || of.says.reason == nil:
 	case now.Before(settled):
@@ -124,20 +171,8 @@ func (u *Upstreams) look(snap *cluster.Snapshot, gang *cluster.Gang, w *engine.G
 		return again
 	}
 	of.want = want
-	u.work.Put(0, object{gang.Key.Namespace, gang.UID})
+	u.work.Put(0, object{is.key.Namespace, is.uid})
 	return again
-}
-
-// started says whether as many pods of a gang have a place, or have ended, as it needs.
-func started(snap *cluster.Snapshot, gang *cluster.Gang) bool {
-	placed := 0
-	for _, id := range gang.Pods {
-		switch snap.Pod(id).Phase {
-		case cluster.Bound, cluster.Running, cluster.Releasing, cluster.StuckReleasing, cluster.Succeeded, cluster.Failed:
-			placed++
-		}
-	}
-	return placed > 0 && placed >= gang.MinPods()
 }
 
 // about is the PodGroup of an item; without a name once nothing is to be said of it.

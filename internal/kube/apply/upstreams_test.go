@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -33,11 +34,14 @@ func TestUpstreamsCrash(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		started bool
+		tree    bool
 		status  metav1.ConditionStatus
 		reason  string
 	}{
-		{"waits", false, metav1.ConditionFalse, schedulingv1beta1.PodGroupReasonUnschedulable},
-		{"has started", true, metav1.ConditionTrue, upstream.Scheduled},
+		{"waits", false, false, metav1.ConditionFalse, schedulingv1beta1.PodGroupReasonUnschedulable},
+		{"has started", true, false, metav1.ConditionTrue, upstream.Scheduled},
+		{"waits in a tree", false, true, metav1.ConditionFalse, schedulingv1beta1.PodGroupReasonUnschedulable},
+		{"has started in a tree", true, true, metav1.ConditionTrue, upstream.Scheduled},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +59,7 @@ func TestUpstreamsCrash(t *testing.T) {
 				Run: func(t *testing.T, p *kubetest.Process) func() {
 					return p.Run(t, func(_ cache.Cache, c2 client.Client) (func(context.Context) error, error) {
 						kit, err := write.New(c2, "scheduler", nil)
-						return func(ctx context.Context) error { return tellUpstreams(ctx, c2, kit, c.started) }, err
+						return func(ctx context.Context) error { return tellUpstreams(ctx, c2, kit, c.started, c.tree) }, err
 					})
 				},
 				Settle: 20 * time.Second,
@@ -82,8 +86,46 @@ func TestUpstreamsCrash(t *testing.T) {
 	}
 }
 
+// TestUpstreamsTree: of a tree each PodGroup that pods of ours are in says by itself whether it has started: its own minimum counts, with its subgroups, and not the others'.
+func TestUpstreamsTree(t *testing.T) {
+	t.Parallel()
+	store, key := cluster.NewStore(cluster.Options{}), upstream.CompositeKey("a", "root")
+	store.Apply(cluster.NodeState{Name: "n"}, cluster.QueueState{Name: "q"}, cluster.GangState{Key: key, UID: "root", Queue: "q", Sets: []cluster.Set{
+		{Parent: cluster.None, Children: []int32{1, 2, 5, 6}, Min: 1},
+		{Name: "whole", Leaf: true, Min: 2, UID: "u-whole"},
+		{Name: "sets", Children: []int32{3, 4}, Min: 2, Pods: 3, UID: "u-sets"}, {Name: "sets/a", Parent: 2, Leaf: true, Min: 1}, {Name: "sets/b", Parent: 2, Leaf: true},
+		{Name: "half", Leaf: true, Min: 2, UID: "u-half"},
+		{Name: "none", Leaf: true, Min: 1, UID: "u-none"},
+	}})
+	pods := 0
+	put := func(set string, phase cluster.Phase) {
+		pods++
+		name := string(rune('a' + pods))
+		p := cluster.PodState{UID: name, Namespace: "a", Name: name, Phase: phase, Gang: key, SetName: set, Ours: true}
+		if phase == cluster.Running {
+			p.NodeName = "n"
+		}
+		store.Apply(p)
+	}
+	for _, set := range []string{"whole", "whole", "sets/a", "sets/b", "half"} {
+		put(set, cluster.Running)
+	}
+	put("half", cluster.Pending)
+	put("gone", cluster.Pending)
+	snap := store.Snapshot(cluster.UnixNano(1))
+	want := []part{{upstream.GangKey("a", "whole"), "u-whole", true}, {upstream.GangKey("a", "sets"), "u-sets", false}, {upstream.GangKey("a", "half"), "u-half", false}}
+	if got := partsOf(snap, snap.GangByKey(key)); !slices.Equal(got, want) {
+		t.Errorf("the groups are %+v, want %+v", got, want)
+	}
+	put("sets/b", cluster.Running)
+	snap = store.Snapshot(cluster.UnixNano(1))
+	if got := partsOf(snap, snap.GangByKey(key)); !got[1].started {
+		t.Errorf("with a third pod the subgroups have not started: %+v", got)
+	}
+}
+
 // tellUpstreams publishes, each second, that a gang waits for room, or has started, and that there is one without pods.
-func tellUpstreams(ctx context.Context, c client.Client, kit *write.Kit, started bool) error {
+func tellUpstreams(ctx context.Context, c client.Client, kit *write.Kit, started, tree bool) error {
 	pool := NewPool(nil)
 	groups := NewUpstreams(pool, kit, c, 0)
 	var writers sync.WaitGroup
@@ -92,7 +134,14 @@ func tellUpstreams(ctx context.Context, c client.Client, kit *write.Kit, started
 	store, key, uid := cluster.NewStore(cluster.Options{}), upstream.GangKey("a", "g"), "g"
 	store.Apply(cluster.NodeState{Name: "n"}, cluster.QueueState{Name: "q"}, cluster.GangState{Key: key, UID: uid, Queue: "q", Sets: cluster.FlatTree(1)},
 		cluster.GangState{Key: upstream.GangKey("a", "empty"), UID: "empty", Queue: "q", Sets: cluster.FlatTree(0)})
-	pod := cluster.PodState{UID: "p", Namespace: "a", Name: "p", Phase: cluster.Pending, Gang: key, Ours: true}
+	set := ""
+	if tree {
+		key, uid, set = upstream.CompositeKey("a", "root"), "root", "g"
+		store.Apply(cluster.GangState{Key: key, UID: uid, Queue: "q", Sets: []cluster.Set{
+			{Parent: cluster.None, Children: []int32{1, 2}, Min: 1}, {Name: "g", Leaf: true, Min: 1, UID: "g"}, {Name: "empty", Leaf: true, UID: "empty"},
+		}})
+	}
+	pod := cluster.PodState{SetName: set, UID: "p", Namespace: "a", Name: "p", Phase: cluster.Pending, Gang: key, Ours: true}
 	trace := &engine.Trace{Gangs: []engine.GangTrace{{Gang: key, UID: uid, Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: policy.No, Reason: policy.ReasonGangNoRoom, Need: 1}}}}}
 	if started {
 		pod.Phase, pod.NodeName, trace = cluster.Running, "n", &engine.Trace{}

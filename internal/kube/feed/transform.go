@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/volume"
@@ -81,7 +82,7 @@ func trimObject(obj any, others int, once *alike) (any, error) {
 		note(o, others)
 	case *v2alpha2.PodGroup: // what is copied, and what else it has
 		note(o, 2*others)
-	case *v1alpha2.BindRequest, *v1beta1.PodGroup, *schedulingv1beta1.PodGroup:
+	case *v1alpha2.BindRequest, *v1beta1.PodGroup, *schedulingv1beta1.PodGroup, *schedulingv1alpha3.CompositePodGroup:
 		note(o, 0)
 	case *v2.Queue:
 		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)

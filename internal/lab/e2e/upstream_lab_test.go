@@ -26,12 +26,12 @@ import (
 const upstreamLimit = 3 * time.Minute
 
 // TestUpstreamsGroups: on an API server with Kubernetes' own groups, a Workload's PodGroup and its four pods start whole; one that has no room for one pod starts none, says so in its
-// condition, and starts once there is; a PodGroup goes when its pods have gone; and a gang that the Job controller
+// condition, and starts once there is; a PodGroup goes when its pods have gone; the groups of a tree start together; and a gang that the Job controller
 // makes by itself starts whole, is preempted whole, and comes back.
 func TestUpstreamsGroups(t *testing.T) {
 	w := newFixture(t, 1, lab.Options{
-		FeatureGates:  "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,WorkloadWithJob=true",
-		APIServerArgs: []string{"--runtime-config=scheduling.k8s.io/v1beta1=true"},
+		FeatureGates:  "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true,WorkloadWithJob=true",
+		APIServerArgs: []string{"--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"},
 	})
 	w.watch(t, &schedulingv1beta1.PodGroup{})
 	muster := newProcess(t, "all", w.lab.Kubeconfig())
@@ -105,6 +105,40 @@ func TestUpstreamsGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(t, upstreamLimit, w.allRunning(ns, 0))
+
+	// Two groups of a tree start together, also where each would have room by itself, once the second, and then the root, is there; and each says so.
+	const trees = "trees"
+	w.namespace(t, trees)
+	tree := "tree"
+	member := func(name string) {
+		w.create(t, &schedulingv1beta1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: trees, Name: name},
+			Spec: schedulingv1beta1.PodGroupSpec{
+				ParentCompositePodGroupName: &tree, WorkloadRef: &schedulingv1beta1.WorkloadReference{WorkloadName: "work", TemplateName: name},
+				SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}},
+			},
+		})
+		for i := range 2 {
+			p := gang(trees, name, 1, "").Spec.Template
+			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+			w.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: trees, Name: name + "-" + strconv.Itoa(i), Labels: p.Labels}, Spec: p.Spec})
+		}
+	}
+	member("left")
+	w.must(t, upstreamLimit, condition(trees, "left", metav1.ConditionFalse, schedulingv1beta1.PodGroupReasonUnschedulable))
+	w.create(t, &schedulingv1alpha3.CompositePodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: trees, Name: tree},
+		Spec: schedulingv1alpha3.CompositePodGroupSpec{
+			WorkloadRef:      &schedulingv1alpha3.WorkloadReference{WorkloadName: "work", TemplateName: tree},
+			SchedulingPolicy: schedulingv1alpha3.CompositePodGroupSchedulingPolicy{Gang: &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: 2}},
+		},
+	})
+	member("right")
+	w.must(t, upstreamLimit, w.allRunning(trees, 4))
+	for _, name := range []string{"left", "right"} {
+		w.must(t, upstreamLimit, condition(trees, name, metav1.ConditionTrue, "Scheduled"))
+	}
+	w.erase(t, trees)
 
 	const jobs = "jobs"
 	w.namespace(t, jobs)
