@@ -88,7 +88,8 @@ func volcanos() engine.Registry {
 			votes.Overcommit: {votes.OvercommitFactory}, votes.SLA: {votes.SLAFactory},
 			votes.Proportion: {votes.ProportionFactory, votes.DeservedFactory}, votes.Capacity: {votes.CapacityFactory, votes.QuotasFactory},
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
-			votes.DRF:          {votes.DRFFactory},
+			votes.DRF:      {votes.DRFFactory},
+			votes.Cooldown: {votes.CooldownFactory}, budgets.LawName: {budgets.LawFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 		},
 	}
@@ -96,8 +97,8 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware", "cdp",
-		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
+		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware",
+		"rescheduling", "usage", "nodegroup", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

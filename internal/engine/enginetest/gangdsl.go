@@ -450,6 +450,13 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 		p.Finalizers = append(p.Finalizers, heldFinalizer)
 	}
 	c.locate(p, at)
+	if text := l.text("scheduled", ""); text != "" {
+		age, err := time.ParseDuration(text)
+		if err != nil {
+			return l[0].errorf("scheduled=%s: want how long ago, as a duration", text)
+		}
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-age))})
+	}
 	return nil
 }
 

@@ -18,13 +18,16 @@ type Judge struct {
 // Tier by tier each plugin has a list of candidates: those it permits, each asked about as if it alone were taken. One that abstains about all is passed over; one whose list is empty
 // ends its tier, which then has no victims. The victims of a tier are those in all lists so far, and nobody's is where that is nobody: the list of the next plugin of the tier stands for
 // it then. The first tier that has victims decides, by the plugins whose lists made them.
-func (ps *Plugins) Judges(r EvictionCause, g *ledger.GangState, request cluster.Resources, on []*Candidate) []Judge {
+//
+// wake is when time alone may change that, cluster.Forever for never.
+func (ps *Plugins) Judges(r EvictionCause, g *ledger.GangState, request cluster.Resources, on []*Candidate) (judges []Judge, wake cluster.Instant) {
+	wake = cluster.Forever
 	for _, tier := range ps.Faces[g.Key.Face] {
-		if judges := decide(tier.judges(r, g, request), on); judges != nil {
-			return judges
+		if judges = decide(tier.judges(r, g, request), on, &wake); judges != nil {
+			break
 		}
 	}
-	return nil
+	return judges, wake
 }
 
 // AllJudges are all that vote for this cause, of whichever tier, in order.
@@ -50,13 +53,16 @@ func (ps *Plugins) judges(r EvictionCause, g *ledger.GangState, request cluster.
 }
 
 // decide returns the judges whose lists made the victims of a tier; nil where it has none.
-func decide(tier []Judge, on []*Candidate) (judges []Judge) {
+func decide(tier []Judge, on []*Candidate, wake *cluster.Instant) (judges []Judge) {
 	var victims []*Candidate
 	for _, j := range tier {
 		judged := false
 		var list []*Candidate
 		for _, c := range on {
-			vote, _ := j.Vote(c)
+			vote, v := j.Vote(c)
+			if v.Code == Wait {
+				*wake = cluster.Earliest(*wake, v.WakeAt)
+			}
 			if judged = judged || vote != Abstain; vote == Permit {
 				list = append(list, c)
 			}

@@ -143,9 +143,9 @@ type Reclaimable interface {
 type Candidate struct {
 	Gang *ledger.GangState
 	Pod  *cluster.Pod
-	// Gone are how many pods of the gang go before it that the session does not know of yet, and Freed is what their queue is charged for them.
-	Gone  int
-	Freed cluster.Resources
+	// Before are the pods of the gang that go before it and that the session does not know of yet, and Freed is what their queue is charged for them.
+	Before []*cluster.Pod
+	Freed  cluster.Resources
 }
 
 // QueueTurn says whether anything may be given to, and taken for, gangs of a queue of the face at all, as the session stands.

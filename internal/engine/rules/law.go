@@ -59,12 +59,13 @@ func (ru *Rules) faceReclaim(g *ledger.GangState, request cluster.Resources) pol
 }
 
 // OpenLaw begins a search for g, before anything is taken, and returns how many pods it looked at: where the gang's face has a law of its own, all of the face that might be taken,
-// O(those × plugins).
-func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources) int {
+// O(those × plugins). wake is when time alone may change who decides, cluster.Forever for never.
+func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources) (looked int, wake cluster.Instant) {
+	wake = cluster.Forever
 	if (r != policy.Reclaim && r != policy.Preempt) || !ru.OwnLaw(g) {
-		return 0
+		return 0, wake
 	}
-	on, looked := map[cluster.NodeID][]*policy.Candidate{}, 0
+	on := map[cluster.NodeID][]*policy.Candidate{}
 	for _, c := range ru.candidates(g.Key.Face) {
 		looked++
 		same := c.Gang.Leaf == g.Leaf
@@ -74,9 +75,10 @@ func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cl
 	}
 	ru.law.all, ru.law.judges = ru.points.AllJudges(r, g, request), make(map[cluster.NodeID][]policy.Judge, len(on))
 	for n, cs := range on { // order: each node by itself
-		ru.law.judges[n] = ru.points.Judges(r, g, request, cs)
+		judges, at := ru.points.Judges(r, g, request, cs)
+		ru.law.judges[n], wake = judges, cluster.Earliest(wake, at)
 	}
-	return looked
+	return looked, wake
 }
 
 // candidates are the pods of a face's gangs that held room when the run began.
@@ -104,11 +106,28 @@ func (ru *Rules) candidates(face string) []*policy.Candidate {
 	return out
 }
 
+// LawfulUnit is what a gang could give g instead of a unit that the law of their face refuses: the next with a pod that the law lets go by itself, of those that are wanted. False
+// where there is none above the gang's minimum, and where no law of a face's is asked.
+func (ru *Rules) LawfulUnit(r policy.EvictionCause, g, v *ledger.GangState, want func(*ledger.VictimUnit) bool) (ledger.VictimUnit, bool) {
+	if !ru.governs(r, g, v) {
+		return ledger.VictimUnit{}, false
+	}
+	u, ok := ru.ledger.NextUnitOf(v, func(p *cluster.Pod) bool {
+		one := ledger.VictimUnit{Gang: v, Pods: []*cluster.Pod{p}, Charge: p.Charge}
+		if p.Kept || !want(&one) {
+			return false
+		}
+		_, no := ru.checkLaw(&one)
+		return no.Yes()
+	})
+	return u, ok && !u.BelowMinimum
+}
+
 // checkLaw says whether one more unit may be taken, by the law of the face that the search was begun with: each of its pods, after those before it.
 func (ru *Rules) checkLaw(u *ledger.VictimUnit) (rule string, no policy.Verdict) {
 	c := policy.Candidate{Gang: u.Gang}
-	for _, p := range u.Pods {
-		c.Pod = p
+	for i, p := range u.Pods {
+		c.Pod, c.Before = p, u.Pods[:i]
 		judges := ru.law.judges[p.Node]
 		if len(judges) == 0 { // nobody may be taken there
 			judges = ru.law.all
@@ -130,7 +149,6 @@ func (ru *Rules) checkLaw(u *ledger.VictimUnit) (rule string, no policy.Verdict)
 			return "", no
 		}
 		rule = cmp.Or(rule, "permitted by "+strings.Join(names, ", "))
-		c.Gone++
 		c.Freed.AddCapped(p.Charge)
 	}
 	return rule, policy.Verdict{}

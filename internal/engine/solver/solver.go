@@ -379,8 +379,12 @@ func (q *search) run() (recorder.Attempt, bool) {
 	if q.cause == policy.Consolidation {
 		return q.rearrange()
 	}
-	q.steps(q.s.Rules.OpenLaw(q.cause, q.g, q.request) / gangsPerStep)
+	looked, wake := q.s.Rules.OpenLaw(q.cause, q.g, q.request)
+	q.steps(looked / gangsPerStep)
 	q.w = q.everyone().walk(q.cause, q.g, q.request)
+	if wake.Before(cluster.Forever) {
+		q.w.wait(policy.Verdict{Code: policy.Wait, WakeAt: wake})
+	}
 	q.asked = q.w.asked
 	if q.grow() {
 		return q.made()

@@ -57,7 +57,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		policy.ReasonJustPlaced, policy.ReasonNoVictims, policy.ReasonVictimsTooFew, policy.ReasonNothingToMove, policy.ReasonOthersFirst, policy.ReasonNextCycle,
 		policy.ReasonSwitchedOff, policy.ReasonNotStarving, policy.ReasonNotReclaimable, policy.ReasonNoJudge,
 		votes.ReasonQueueOverused, votes.ReasonOverDeserved, votes.ReasonWithinDeserved, votes.ReasonGuaranteed, votes.ReasonNothingInCommon, votes.ReasonAtMinimum, votes.ReasonSystem,
-		votes.ReasonBeyondDeserved, votes.ReasonBeyondCapability, votes.ReasonLargerShare,
+		votes.ReasonBeyondDeserved, votes.ReasonBeyondCapability, votes.ReasonLargerShare, votes.ReasonCooldown,
 	}
 	registry := filters.Register(builtin.Registry(), filters.Options{})
 	known, err := registry.Known()

@@ -44,7 +44,7 @@ type gangLaw struct {
 }
 
 func (*gangLaw) vote(c *policy.Candidate) (policy.Vote, policy.Verdict) {
-	if ready, _ := c.Gang.CountReady(); ready-c.Gone <= c.Gang.MinPods() {
+	if ready, _ := c.Gang.CountReady(); ready-len(c.Before) <= c.Gang.MinPods() {
 		return reject(policy.Verdict{Reason: ReasonAtMinimum, Object: c.Gang.Key.String()})
 	}
 	return policy.Permit, policy.Verdict{}
