@@ -71,6 +71,8 @@ type PodState struct {
 	// as its object says, and is not known of a pod without a Cooldown.
 	Cooldown  time.Duration
 	Scheduled Instant
+	// Entry says whether its queue has to let it in before it may be placed, where somebody sees to that.
+	Entry Entry
 	// Priority is its own beside others of its gang, where somebody sees to that.
 	Priority int32
 	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.

@@ -75,7 +75,7 @@ const (
 //	  ask         Binds, BindsSince, Waits, Immediate, Ops
 //	  end         Settle is the session's, when it accepts
 //	Recorder    what is said of the run; decides nothing
-//	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Truncated, Action
+//	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Lift, Truncated, Action
 //	  figures     Considered, Searched, Scenario, Step, Steps
 //	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
 //	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these

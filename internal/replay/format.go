@@ -61,6 +61,7 @@ type pod struct {
 	Kept         bool                      `json:"kept,omitzero"`
 	Cooldown     time.Duration             `json:"cooldown,omitzero"`
 	Scheduled    cluster.Instant           `json:"scheduled,omitzero"`
+	Entry        cluster.Entry             `json:"entry,omitzero"`
 	Priority     int32                     `json:"priority,omitzero"`
 	Utility      bool                      `json:"utility,omitzero"`
 	Created      cluster.Instant           `json:"created,omitzero"`

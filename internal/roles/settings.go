@@ -83,6 +83,7 @@ type Settings struct {
 	VolcanoQueues   vcreview.QueueRules
 	VolcanoConf     string
 	VolcanoMap      string
+	QueueGates      bool
 	SchedulerConf   string
 	Period          time.Duration
 	StuckAfter      time.Duration
@@ -250,6 +251,7 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.VolcanoNames, "volcano-scheduler-name", nil, "spec.schedulerName of the pods that are Volcano's, whose PodGroups and Queues are read then; none: such pods are somebody else's")
 	fs.StringVar(&s.VolcanoConf, volcanoConfFlag, "", "scheduler file in Volcano's format, followed live, for the gangs that are Volcano's: actions, tiers, plugins. Empty, with the next one: they are admitted by their queue alone, and all actions are done for them")
 	fs.StringVar(&s.VolcanoMap, volcanoMapFlag, "", "the same in a ConfigMap, NAMESPACE/NAME:KEY, or NAMESPACE/NAME of one with one key. It takes the rights to list and watch it")
+	fs.BoolVar(&s.QueueGates, queueGatesFlag, false, "have Volcano's queues let pods in that ask for it, by annotation, and take the scheduling gate scheduling.volcano.sh/queue-allocation-gate off them. It takes the right to patch pods")
 	fs.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
 	fs.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 	fs.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")

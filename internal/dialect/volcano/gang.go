@@ -190,7 +190,7 @@ func minimums(spec *v1beta1.PodGroupSpec, tier func(string) (int, bool), pods *P
 }
 
 // Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, its own priority (what its annotation says, or its spec, or 1), how long after it
-// got its node it is left alone, and whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
+// got its node it is left alone, whether its queue has to let it in, and whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
 // other faces would read on it.
 func Member(st *cluster.PodState, p *corev1.Pod) {
 	st.Ours, st.Gang, st.SetName = true, Membership(p), ""
@@ -204,6 +204,14 @@ func Member(st *cluster.PodState, p *corev1.Pod) {
 			if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 				st.Scheduled = core.Nanoseconds(&c.LastTransitionTime)
 			}
+		}
+	}
+	if p.Annotations[keys.QueueAllocationGate] == "true" {
+		switch gates := p.Spec.SchedulingGates; {
+		case len(gates) == 0:
+			st.Entry = cluster.EntryGiven
+		case len(gates) == 1 && gates[0].Name == keys.QueueAllocationGate:
+			st.Entry = cluster.EntryAsked
 		}
 	}
 	st.Priority = defaultTaskPriority

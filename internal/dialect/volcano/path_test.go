@@ -69,6 +69,35 @@ func TestPodPriority(t *testing.T) {
 	}
 }
 
+// TestQueueGate: a pod asks its queue to let it in by its annotation; the queue may once no other gate is left.
+func TestQueueGate(t *testing.T) {
+	t.Parallel()
+	const other = "example.com/wait"
+	for _, c := range []struct {
+		text  string
+		gates []string
+		want  cluster.Entry
+	}{
+		{"", []string{keys.QueueAllocationGate}, cluster.EntryFree},
+		{"false", []string{keys.QueueAllocationGate}, cluster.EntryFree},
+		{"true", []string{keys.QueueAllocationGate}, cluster.EntryAsked},
+		{"true", []string{other, keys.QueueAllocationGate}, cluster.EntryFree},
+		{"true", []string{other}, cluster.EntryFree},
+		{"true", nil, cluster.EntryGiven},
+		{"", nil, cluster.EntryFree},
+	} {
+		p := &corev1.Pod{}
+		p.Annotations = map[string]string{keys.QueueAllocationGate: c.text}
+		for _, name := range c.gates {
+			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
+		}
+		var st cluster.PodState
+		if volcano.Member(&st, p); st.Entry != c.want {
+			t.Errorf("%q, %v: %v, want %v", c.text, c.gates, st.Entry, c.want)
+		}
+	}
+}
+
 // TestCooldown: a pod says by label, or else by annotation, how long after it got its node it is left alone; what is no duration above 0 counts for nothing.
 func TestCooldown(t *testing.T) {
 	t.Parallel()

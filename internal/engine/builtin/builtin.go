@@ -42,6 +42,7 @@ func Registry() engine.Registry {
 			"reclaim":           func() engine.Action { return actions.Disrupt{Cause: policy.Reclaim} },
 			"preempt":           func() engine.Action { return actions.Disrupt{Cause: policy.Preempt} },
 			"stalegangeviction": func() engine.Action { return actions.StaleGang{} },
+			QueueGates:          func() engine.Action { return actions.QueueGates{} },
 		},
 		Plugins: map[string][]policy.Factory{
 			budgets.Name:          {budgets.Factory},
@@ -75,6 +76,9 @@ func Registry() engine.Registry {
 		Faces: map[string]engine.Registry{VolcanosFace: volcanos()},
 	}
 }
+
+// QueueGates is the action by which queues let pods in that ask for it. It is in a profile where the scheduler is told to, before all others.
+const QueueGates = "queuegates"
 
 // VolcanosFace is the face whose configuration is Volcano's.
 const VolcanosFace = "volcano"

@@ -450,6 +450,9 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 		p.Finalizers = append(p.Finalizers, heldFinalizer)
 	}
 	c.locate(p, at)
+	for _, name := range l.all("gate") {
+		p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, v1.PodSchedulingGate{Name: name})
+	}
 	if text := l.text("scheduled", ""); text != "" {
 		age, err := time.ParseDuration(text)
 		if err != nil {

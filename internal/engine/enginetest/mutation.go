@@ -78,6 +78,7 @@ func optionMutations() []Mutation {
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
 		{Name: "option volcano-config", Options: func(o *Options) { o.VolcanoConfig = "" }},
 		{Name: "option volcano", Options: func(o *Options) { o.Volcano = false }},
+		{Name: "option queue-gates", Options: func(o *Options) { o.QueueGates = false }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
 		{Name: "option consolidation-victims", Options: func(o *Options) { o.ConsolidationVictims = "" }},
 		{Name: "option search-steps", Options: func(o *Options) { o.SearchSteps = "" }},

@@ -57,6 +57,8 @@ type Options struct {
 	RestrictGPU, RestrictCPU string
 	// Volcano has pods that name Volcano's scheduler be ours too, as its PodGroups and Queues say.
 	Volcano bool
+	// QueueGates has queues let in pods that ask for it.
+	QueueGates bool
 	// FlatQueues puts all queues side by side.
 	FlatQueues bool
 	// StuckAfter is how long after its grace a pod that is still there is no longer counted on, "" for never.
@@ -145,6 +147,8 @@ func (o *Options) parse(lines []statement) error {
 			o.RestrictCPU = value
 		case "volcano":
 			o.Volcano = true
+		case "queue-gates":
+			o.QueueGates = true
 		case "flat-queues":
 			o.FlatQueues = true
 		case "stuck-after":

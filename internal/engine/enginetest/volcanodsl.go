@@ -162,6 +162,7 @@ func volcanoFields() []field {
 		on("Pod.metadata.annotations["+keys.GroupName+"]", func(p *v1.Pod) { delete(p.Annotations, keys.GroupName) }),
 		on("Pod.metadata.annotations["+keys.TaskSpec+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskSpec) }),
 		on("Pod.metadata.annotations["+keys.Preemptable+"]", func(p *v1.Pod) { delete(p.Annotations, keys.Preemptable) }),
+		on("Pod.metadata.annotations["+keys.QueueAllocationGate+"]", func(p *v1.Pod) { delete(p.Annotations, keys.QueueAllocationGate) }),
 		on("Pod.metadata.annotations["+keys.CooldownTime+"]", func(p *v1.Pod) { delete(p.Annotations, keys.CooldownTime) }),
 		on("Pod.metadata.labels["+keys.CooldownTime+"]", func(p *v1.Pod) { delete(p.Labels, keys.CooldownTime) }),
 		on("Pod.status.conditions[PodScheduled]", func(p *v1.Pod) {
