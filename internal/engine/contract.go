@@ -81,7 +81,7 @@ const (
 //	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these
 //	Rules       who may have what, and take it from whom; nodes are not looked at
 //	  to have     MustAsk, Vote, Refuse, Admit, CheckTurn, CheckGates, FairShare, CompareGangs
-//	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw, LawfulUnit
+//	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw, LawfulUnit, TakeIn, InBundles
 //	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckReturn, CheckGatesNow, OverAgain, CompareQueues, Orders, Entwines, Detail, Risks; no action asks for these
 //	Placer      where pods go

@@ -97,6 +97,14 @@ func volcanos() engine.Registry {
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 		},
 	}
+	r.Late = map[string]func() engine.Action{
+		"gangpreempt": func() engine.Action {
+			return actions.Disrupt{Cause: policy.Preempt, Bundles: policy.Bundles{Ordered: true}}
+		},
+		"gangreclaim": func() engine.Action {
+			return actions.Disrupt{Cause: policy.Reclaim, Bundles: policy.Bundles{Ordered: true}}
+		},
+	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
 		r.Actions[name] = nil
 	}

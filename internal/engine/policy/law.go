@@ -7,6 +7,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
+// Bundles says how an action takes from gangs of a face with a law of its own. The zero value is pod by pod, as the votes on pods say.
+type Bundles struct {
+	// Ordered: what gangs can do without goes first, of all of them, and then whole gangs; the plugins of all tiers must agree.
+	Ordered bool
+	// Unbroken: no gang loses its minimum.
+	Unbroken bool
+}
+
 // Judge is a plugin that votes on candidates.
 type Judge struct {
 	Plugin string
@@ -28,6 +36,27 @@ func (ps *Plugins) Judges(r EvictionCause, g *ledger.GangState, request cluster.
 		}
 	}
 	return judges, wake
+}
+
+// Bundlers are all that vote for this cause where gangs are taken from in bundles, of whichever tier, in order: whoever does not abstain must permit a pod, and somebody must.
+func (ps *Plugins) Bundlers(r EvictionCause, g *ledger.GangState, request cluster.Resources) (out []Judge) {
+	for _, tier := range ps.Faces[g.Key.Face] {
+		for i, j := range tier.judges(r, g, request) {
+			if b, ok := tier.judge(r, i).(Bundled); ok {
+				j.Vote = b.VoteBundled
+			}
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// judge is the plugin that votes as the judge of that number does.
+func (ps *Plugins) judge(r EvictionCause, i int) Instance {
+	if r == Preempt {
+		return ps.Preemptable[i].It
+	}
+	return ps.Reclaimable[i].It
 }
 
 // AllJudges are all that vote for this cause, of whichever tier, in order.

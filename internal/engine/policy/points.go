@@ -139,6 +139,12 @@ type Reclaimable interface {
 	VoteReclaimable(g *ledger.GangState, request cluster.Resources, c *Candidate) (Vote, Verdict)
 }
 
+// Bundled is a Preemptable or Reclaimable that votes otherwise where gangs are taken from in bundles: first what they can do without, of all of them, and then whole ones. It is for plugins
+// that would keep gangs from being broken pod by pod.
+type Bundled interface {
+	VoteBundled(c *Candidate) (Vote, Verdict)
+}
+
 // Candidate is a pod that might be taken.
 type Candidate struct {
 	Gang *ledger.GangState

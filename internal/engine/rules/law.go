@@ -19,7 +19,15 @@ type law struct {
 	judges map[cluster.NodeID][]policy.Judge
 	all    []policy.Judge
 	pods   map[string][]*policy.Candidate // by face: who held room when it was asked for first
+
+	bundles policy.Bundles
 }
+
+// TakeIn says how the running action takes.
+func (ru *Rules) TakeIn(b policy.Bundles) { ru.law.bundles = b }
+
+// InBundles says whether the running action takes for g in bundles.
+func (ru *Rules) InBundles(g *ledger.GangState) bool { return ru.law.bundles.Ordered && ru.OwnLaw(g) }
 
 // OwnLaw says whether the gang's face has a law of its own.
 func (ru *Rules) OwnLaw(g *ledger.GangState) bool {
@@ -63,6 +71,10 @@ func (ru *Rules) faceReclaim(g *ledger.GangState, request cluster.Resources) pol
 func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources) (looked int, wake cluster.Instant) {
 	wake = cluster.Forever
 	if (r != policy.Reclaim && r != policy.Preempt) || !ru.OwnLaw(g) {
+		return 0, wake
+	}
+	if ru.InBundles(g) {
+		ru.law.all, ru.law.judges = ru.points.Bundlers(r, g, request), nil
 		return 0, wake
 	}
 	on := map[cluster.NodeID][]*policy.Candidate{}
@@ -125,11 +137,16 @@ func (ru *Rules) LawfulUnit(r policy.EvictionCause, g, v *ledger.GangState, want
 
 // checkLaw says whether one more unit may be taken, by the law of the face that the search was begun with: each of its pods, after those before it.
 func (ru *Rules) checkLaw(u *ledger.VictimUnit) (rule string, no policy.Verdict) {
-	c := policy.Candidate{Gang: u.Gang}
+	c, bundles := policy.Candidate{Gang: u.Gang}, ru.law.bundles.Ordered
+	if ru.law.bundles.Unbroken && u.BelowMinimum && u.Gang.SetSatisfied(0) {
+		return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonUnbroken, Object: u.Gang.Key.String()}
+	}
 	for i, p := range u.Pods {
 		c.Pod, c.Before = p, u.Pods[:i]
 		judges := ru.law.judges[p.Node]
-		if len(judges) == 0 { // nobody may be taken there
+		if bundles {
+			judges = ru.law.all
+		} else if len(judges) == 0 { // nobody may be taken there
 			judges = ru.law.all
 			no = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoJudge, Object: u.Gang.Key.String()}
 		}
@@ -141,9 +158,15 @@ func (ru *Rules) checkLaw(u *ledger.VictimUnit) (rule string, no policy.Verdict)
 				v.Plugin = j.Plugin
 				return "", v
 			case policy.Abstain:
+				if bundles {
+					continue
+				}
 				no = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoJudge, Object: u.Gang.Key.String()}
 			}
 			names = append(names, j.Plugin)
+		}
+		if bundles && len(names) == 0 {
+			no = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoJudge, Object: u.Gang.Key.String()}
 		}
 		if !no.Yes() {
 			return "", no

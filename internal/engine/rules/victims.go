@@ -186,6 +186,9 @@ func (ru *Rules) Tier(u *ledger.VictimUnit) (int, string) {
 			tier, broken = t, b
 		}
 	}
+	if ru.law.bundles.Ordered && u.BelowMinimum && u.Gang.SetSatisfied(0) && ru.OwnLaw(u.Gang) { // whole gangs come after all that others can do without
+		tier += 2
+	}
 	return tier, broken
 }
 

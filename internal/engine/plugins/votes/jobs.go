@@ -60,6 +60,11 @@ func (l *gangLaw) VoteReclaimable(_ *ledger.GangState, _ cluster.Resources, c *p
 	return l.vote(c)
 }
 
+// VoteBundled implements policy.Bundled: a gang gives what it can do without first, and the rest in one piece.
+func (*gangLaw) VoteBundled(*policy.Candidate) (policy.Vote, policy.Verdict) {
+	return policy.Permit, policy.Verdict{}
+}
+
 // CheckStarving implements policy.Starving.
 func (*gangLaw) CheckStarving(g *ledger.GangState) policy.Verdict {
 	if ready, waiting := g.CountReady(); ready+waiting >= g.MinPods() {

@@ -535,6 +535,24 @@ func (w *realm) severally(preempt bool, g *job, asks amounts, on []*task, deserv
 	return results
 }
 
+// bundled says whether one task may be taken where gangs are taken from in bundles: everybody of all tiers who judges it must let it go, but drf, which does not judge, and gang, which lets all go.
+func (w *realm) bundled(preempt bool, g *job, asks amounts, x *task, deserved map[string]amounts) bool {
+	somebody := false
+	for _, tier := range w.tiers {
+		for _, u := range tier {
+			list, judges := w.list(u, preempt, g, asks, []*task{x}, deserved)
+			switch {
+			case !judges || u.name == "drf":
+			case u.name == "gang" || len(list) == 1:
+				somebody = true
+			default:
+				return false
+			}
+		}
+	}
+	return somebody
+}
+
 // orders calls f with each order of the tasks.
 func orders(on []*task, f func([]*task)) {
 	var walk func(k int)
@@ -642,7 +660,7 @@ func TestLaw(t *testing.T) {
 	if odd := count["by orders of their own"]; odd > count["preempt may"]/100 {
 		t.Errorf("%d of %d answers are lawful by no one order", odd, count["preempt may"])
 	}
-	for _, what := range []string{"starves", "does not starve", "may reclaim", "may not reclaim", "preempt may", "preempt may not", "reclaim may", "reclaim may not", "several"} {
+	for _, what := range []string{"starves", "does not starve", "may reclaim", "may not reclaim", "preempt may", "preempt may not", "reclaim may", "reclaim may not", "several", "bundles may", "bundles may not"} {
 		if count[what] < 200 {
 			t.Errorf("%s: only %d", what, count[what])
 		}
@@ -727,6 +745,17 @@ func (w *realm) check(t *testing.T, r *rand.Rand, s *engine.Session, cause polic
 			}
 			tell(v.Yes(), string(cause)+" may", string(cause)+" may not")
 		}
+		s.Rules.TakeIn(policy.Bundles{Ordered: true})
+		s.Rules.OpenLaw(cause, g, request)
+		for _, x := range on {
+			_, v := s.Rules.CheckUnit(cause, g, request, unit(x))
+			if want := w.bundled(cause == policy.Preempt, mine, asks, x, deserved); v.Yes() != want {
+				t.Errorf("%s in bundles by %s of %s: %v, want %v", cause, mine.name, x.name, v, want)
+			}
+			tell(v.Yes(), "bundles may", "bundles may not")
+		}
+		s.Rules.TakeIn(policy.Bundles{})
+		s.Rules.OpenLaw(cause, g, request)
 		st := s.Ledger.Begin()
 		var taken []*task
 		for _, x := range sequence {
