@@ -63,7 +63,7 @@ func volcano() ([]byte, error) {
 	face := review.DefaultOptions()
 	face.Volcano = []string{volcanokeys.SchedulerName}
 	may, scheduler, admission := install.Rules(install.VolcanoControllers), install.Rules(install.VolcanoScheduler), install.Rules(install.VolcanoAdmission)
-	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home, "scheduler": scheduler.Cluster, "schedulerHome": scheduler.Home, "admission": admission.Cluster, "policies": face.VolcanoPolicies()})
+	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home, "scheduler": scheduler.Cluster, "schedulerHome": scheduler.Home, "schedulerGates": install.Rules(install.VolcanoQueueGates).Cluster, "admission": admission.Cluster, "policies": face.VolcanoPolicies()})
 	if err != nil {
 		return nil, fmt.Errorf("write what Volcano's controllers may do: %w", err)
 	}

@@ -16,7 +16,7 @@ func (e *NodeState) equal(b *NodeState) bool {
 
 func (e *PodState) equal(b *PodState) bool {
 	return e.UID == b.UID && e.Namespace == b.Namespace && e.Name == b.Name && e.Phase == b.Phase && e.NodeName == b.NodeName &&
-		e.Gang == b.Gang && e.SetName == b.SetName && e.Ours == b.Ours && e.Kept == b.Kept && e.Priority == b.Priority && e.Utility == b.Utility && e.Created == b.Created &&
+		e.Gang == b.Gang && e.SetName == b.SetName && e.Ours == b.Ours && e.Kept == b.Kept && e.Entry == b.Entry && e.Cooldown == b.Cooldown && e.Scheduled == b.Scheduled && e.Priority == b.Priority && e.Utility == b.Utility && e.Created == b.Created &&
 		e.DeletedAt == b.DeletedAt && e.Nominated == b.Nominated && e.Recreated == b.Recreated && e.Returning == b.Returning &&
 		e.Charged == b.Charged && e.InOtherShard == b.InOtherShard && slices.Equal(e.Groups, b.Groups) && slices.EqualFunc(e.Zones, b.Zones, ZoneShare.equal) &&
 		maps.Equal(e.Labels, b.Labels) && slices.Equal(e.DeviceClaims, b.DeviceClaims) &&

@@ -69,6 +69,12 @@ type PodState struct {
 	Ours bool
 	// Kept says that it is not evicted, nor moved, for others of its face.
 	Kept bool
+	// Cooldown is how long after it was Scheduled it is not evicted for others of its face, where somebody sees to that; 0 for not at all. Scheduled is when it got its node,
+	// as its object says, and is not known of a pod without a Cooldown.
+	Cooldown  time.Duration
+	Scheduled Instant
+	// Entry says whether its queue has to let it in before it may be placed, where somebody sees to that.
+	Entry Entry
 	// Priority is its own beside others of its gang, where somebody sees to that.
 	Priority int32
 	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.

@@ -37,6 +37,16 @@ const (
 	Unknown                     //
 )
 
+// Entry says how a pod stands that asks its queue to let it in: of its scheduling gates one is the queue's to lift.
+type Entry uint8
+
+// The states of a pod's entry.
+const (
+	EntryFree  Entry = iota // it does not ask, or has other gates too
+	EntryAsked              // it is gated by its queue alone
+	EntryGiven              // it asked, and was let in
+)
+
 var phaseNames = [...]string{"Pending", "Gated", "Binding", "Bound", "Running", "Releasing", "StuckReleasing", "Succeeded", "Failed", "Unknown"}
 
 // String returns the phase's name.

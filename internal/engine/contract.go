@@ -75,13 +75,13 @@ const (
 //	  ask         Binds, BindsSince, Waits, Immediate, Ops
 //	  end         Settle is the session's, when it accepts
 //	Recorder    what is said of the run; decides nothing
-//	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Truncated, Action
+//	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Lift, Truncated, Action
 //	  figures     Considered, Searched, Scenario, Step, Steps
 //	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
 //	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these
 //	Rules       who may have what, and take it from whom; nodes are not looked at
 //	  to have     MustAsk, Vote, Refuse, Admit, CheckTurn, CheckGates, FairShare, CompareGangs
-//	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw
+//	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw, LawfulUnit, TakeIn, InBundles
 //	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckReturn, CheckGatesNow, OverAgain, CompareQueues, Orders, Entwines, Detail, Risks; no action asks for these
 //	Placer      where pods go

@@ -37,6 +37,8 @@ type Face struct {
 	Actions []string
 	// Tiers are the face's own plugins.
 	Tiers [][]PluginUse
+	// Arguments are those of its actions, by their names.
+	Arguments map[string]policy.Arguments `json:",omitempty"`
 }
 
 // allocate is the name of the action that places gangs, for a face as for all.
@@ -44,12 +46,15 @@ const allocate = "allocate"
 
 // acts says whether an action is done for gangs of a face.
 func (p *Profile) acts(action, face string) bool {
+	others := false
 	for i := range p.Faces {
-		if f := &p.Faces[i]; f.Name == face {
+		f := &p.Faces[i]
+		if f.Name == face {
 			return slices.Contains(f.Actions, action)
 		}
+		others = others || slices.Contains(f.Actions, action)
 	}
-	return true
+	return !others || slices.Contains(p.Actions, action) // one that another face has for itself is not for its gangs
 }
 
 // Uses says whether a plugin is in the profile.
@@ -99,11 +104,19 @@ type Registry struct {
 	// Faces are the actions and plugins that the configuration of a face may name, by the face. An action of its own admits gangs, before all others; one
 	// without a maker is that of the same name which all faces share, or nothing yet.
 	Faces map[string]Registry
+	// Late are, of a face, those of its Actions that are done after all of the profile's, for its gangs alone, in the order of its list.
+	Late map[string]func() Action
+}
+
+// Configurable is an action that takes arguments; it refuses what it cannot read with an error naming the argument and the rule.
+type Configurable interface {
+	Action
+	With(args policy.Arguments) (Action, error)
 }
 
 // Clone returns a registry that can be extended without changing r.
 func (r Registry) Clone() Registry {
-	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins), Faces: maps.Clone(r.Faces)}
+	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins), Faces: maps.Clone(r.Faces), Late: maps.Clone(r.Late)}
 }
 
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
@@ -197,7 +210,28 @@ func New(p Profile, r Registry) (*Engine, error) {
 			e.plugins = append(e.plugins, plugin)
 		}
 	}
-	return e, nil
+	return e, e.resolveLate(r)
+}
+
+// resolveLate resolves the actions that faces have for themselves, after all others.
+func (e *Engine) resolveLate(r Registry) error {
+	for _, face := range e.profile.Faces {
+		for i, name := range face.Actions {
+			f := r.Faces[face.Name].Late[name]
+			if f == nil || slices.Contains(face.Actions[:i], name) {
+				continue
+			}
+			a := f()
+			if c, ok := a.(Configurable); ok {
+				var err error
+				if a, err = c.With(face.Arguments[name]); err != nil {
+					return fmt.Errorf("profile: face %s: action %q: %w", face.Name, name, err)
+				}
+			}
+			e.actions = append(e.actions, namedAction{name, a})
+		}
+	}
+	return nil
 }
 
 // build builds a plugin out of its factories; at says of each of its points whether it is asked there.

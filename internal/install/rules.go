@@ -142,6 +142,8 @@ func Rules(role string) Permissions {
 		}, Home: []rbacv1.PolicyRule{
 			only([]string{VolcanoSchedulerFile}, rule(groupCore, watch, "configmaps")), // or another one alone, in its namespace
 		}}
+	case VolcanoQueueGates: // of a pod there is no smaller right than to patch it: a policy of the chart's leaves of it the gate
+		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupCore, []string{"patch"}, "pods")}}
 	case UI:
 		return Permissions{
 			Cluster: []rbacv1.PolicyRule{

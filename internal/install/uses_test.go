@@ -55,6 +55,7 @@ func uses() map[string][]string {
 		"kube/apply/nominations.go serve kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writePod kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writeGang kit.MergeStatus":                 {"scheduler cluster patch podgroups/status" + kai},
+		"kube/apply/gates.go serve kit.Strategic":                          {VolcanoQueueGates + " cluster patch pods"},
 		"kube/apply/groups.go serve kit.Merge":                             {VolcanoScheduler + " cluster patch podgroups.scheduling.volcano.sh"},
 		"kube/apply/upstreams.go serve kit.MergeStatus":                    {"scheduler cluster patch podgroups/status.scheduling.k8s.io"},
 		"kube/apply/answers.go serve kit.Merge":                            {"scheduler cluster patch podgroups" + kai},
@@ -188,7 +189,7 @@ func TestEveryWriteHasItsRight(t *testing.T) {
 		}
 	}
 	may := map[string]bool{}
-	for _, role := range append(Roles(), VolcanoScheduler, VolcanoAdmission) {
+	for _, role := range append(Roles(), VolcanoScheduler, VolcanoQueueGates, VolcanoAdmission) {
 		for _, line := range permitted(role) {
 			words := strings.SplitN(line, " ", 4)
 			resource := strings.Split(words[3], "/")

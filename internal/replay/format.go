@@ -2,6 +2,7 @@ package replay
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -58,6 +59,9 @@ type pod struct {
 	SetName      string                    `json:"set,omitzero"`
 	Ours         bool                      `json:"ours,omitzero"`
 	Kept         bool                      `json:"kept,omitzero"`
+	Cooldown     time.Duration             `json:"cooldown,omitzero"`
+	Scheduled    cluster.Instant           `json:"scheduled,omitzero"`
+	Entry        cluster.Entry             `json:"entry,omitzero"`
 	Priority     int32                     `json:"priority,omitzero"`
 	Utility      bool                      `json:"utility,omitzero"`
 	Created      cluster.Instant           `json:"created,omitzero"`

@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
@@ -53,6 +54,9 @@ func (s *Settings) profile() (engine.Profile, error) {
 			return engine.Profile{}, err
 		}
 		p.Faces = append(p.Faces, file.Face)
+	}
+	if s.QueueGates {
+		p.Actions = append([]string{builtin.QueueGates}, p.Actions...)
 	}
 	p.Settings.ConsolidationVictims, p.Settings.MovedAreFree, p.Settings.StaleGrace = s.MaxMoved, s.MovedAreFree, s.StaleGrace
 	return p, nil

@@ -494,6 +494,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	lo := p.loop()
 	lo.Decided, lo.Known = p.recorder.Decided, known.Store
+	if p.QueueGates {
+		lo.Lifted = apply.NewGates(pool, kit).Publish
+	}
 	used := []func(engine.Profile){p.recorder.Use}
 	var answers *answering
 	if p.Explain {

@@ -88,6 +88,7 @@ type Settings struct {
 	ShardingName    string
 	ShardingMap     string
 	ShardingSpace   string
+	QueueGates      bool
 	SchedulerConf   string
 	Period          time.Duration
 	StuckAfter      time.Duration
@@ -257,6 +258,7 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.VolcanoMap, volcanoMapFlag, "", "the same in a ConfigMap, NAMESPACE/NAME:KEY, or NAMESPACE/NAME of one with one key. It takes the rights to list and watch it")
 	fs.StringVar(&s.ShardingMode, shardingModeFlag, string(nodeshards.None), "what the NodeShard of Volcano's means for the pods that are Volcano's: none, nothing; soft, they are placed on its nodes first; hard, on no others")
 	fs.StringVar(&s.ShardingName, "scheduler-sharding-name", volcano.SchedulerName, "name of that NodeShard, whose status the scheduler writes")
+	fs.BoolVar(&s.QueueGates, queueGatesFlag, false, "have Volcano's queues let pods in that ask for it, by annotation, and take the scheduling gate scheduling.volcano.sh/queue-allocation-gate off them. It takes the right to patch pods")
 	fs.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
 	fs.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 	fs.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")

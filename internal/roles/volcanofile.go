@@ -27,6 +27,9 @@ const (
 	volcanoMapFlag  = "volcano-scheduler-configmap"
 )
 
+// queueGatesFlag has queues of Volcano's let pods in.
+const queueGatesFlag = "volcano-queue-gates"
+
 // mapPatience is how long the scheduler waits, as it begins to lead, to be told what the ConfigMap says. Then it begins with Volcano's default file: gangs of others do not
 // wait for it.
 const mapPatience = 10 * time.Second
@@ -37,12 +40,14 @@ const (
 	eventFileTaken   = "SchedulerFileTaken"
 )
 
-// checkVolcano looks at the flags about Volcano's scheduler file.
+// checkVolcano looks at the flags about Volcano's scheduler file and queues.
 func (s *Settings) checkVolcano() error {
 	if err := s.checkSharding(); err != nil {
 		return err
 	}
 	switch {
+	case s.QueueGates && len(s.VolcanoNames) == 0:
+		return fmt.Errorf("--%s: there are no queues of Volcano's without --volcano-scheduler-name", queueGatesFlag)
 	case s.VolcanoConf == "" && s.VolcanoMap == "":
 		return nil
 	case s.VolcanoConf != "" && s.VolcanoMap != "":

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/textfile"
 )
 
@@ -48,6 +49,20 @@ func TestVolcanoFile(t *testing.T) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	if _, err := newProcess([]string{Scheduler}, parse(t, Scheduler, "--volcano-scheduler-conf="+file), "v", logr.Discard()); err == nil || !strings.Contains(err.Error(), "--volcano-scheduler-name") {
+		t.Errorf("without names: %v", err)
+	}
+}
+
+// TestQueueGates: with --volcano-queue-gates queues let pods in before anything else is done, and without Volcano's scheduler names the start stops.
+func TestQueueGates(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--volcano-scheduler-name=volcano"}, {"--volcano-scheduler-name=volcano", "--volcano-queue-gates"}} {
+		p, err := parse(t, Scheduler, args...).profile()
+		if err != nil || (p.Actions[0] == builtin.QueueGates) != (len(args) > 1) || slices.Contains(p.Actions[1:], builtin.QueueGates) {
+			t.Errorf("%v: %v, %v", args, p.Actions, err)
+		}
+	}
+	if _, err := newProcess([]string{Scheduler}, parse(t, Scheduler, "--volcano-queue-gates"), "v", logr.Discard()); err == nil || !strings.Contains(err.Error(), "--volcano-scheduler-name") {
 		t.Errorf("without names: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 )
@@ -141,6 +142,8 @@ type Options struct {
 	// Known is told of the cluster as the loop knows it, its own decisions included: as each cycle begins, and while cycles are held
 	// back. It must not block. Nil is not told.
 	Known func(snap *cluster.Snapshot)
+	// Lifted is told, after each cycle, which pods their queues let in. Nil: nobody is.
+	Lifted func([]recorder.Lift)
 	// Decided is told of each cycle that was not cut short: the snapshot and what was decided on it, which nobody writes to any
 	// more. It must not block. Nil is not told.
 	Decided func(snap *cluster.Snapshot, plans []engine.Plan)
@@ -347,6 +350,9 @@ func (l *Loop) decide(ctx context.Context, c *cycle, now time.Time) (ok bool) {
 	res := l.driver.Advance()
 	if !res.Trace.Truncated {
 		l.o.Decided(snap, plans)
+	}
+	if l.o.Lifted != nil && len(res.Trace.Lifted) > 0 {
+		l.o.Lifted(res.Trace.Lifted)
 	}
 	c.snap, c.trace = snap, res.Trace
 	l.took = time.Since(now)

@@ -565,6 +565,17 @@ func TestVolcanoFace(t *testing.T) {
 	if d := cmp.Diff(install.Rules(install.VolcanoScheduler).Cluster, all["ClusterRole /muster-scheduler-volcano"].(*rbacv1.ClusterRole).Rules); d != "" {
 		t.Errorf("what the scheduler may do besides: %s", d)
 	}
+	gates, err := render(t, "volcano: {enabled: true, queueGates: true}", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lifts := objects(t, map[string]string{"volcano.yaml": gates["volcano.yaml"]})
+	if d := cmp.Diff(install.Rules(install.VolcanoQueueGates).Cluster, lifts["ClusterRole /muster-scheduler-volcano-gates"].(*rbacv1.ClusterRole).Rules); d != "" || !strings.Contains(gates["shard.yaml"], `volcano-queue-gates: "true"`) {
+		t.Errorf("where queues let pods in the scheduler may: %s\n%s", d, gates["shard.yaml"])
+	}
+	if strings.Contains(with["volcano.yaml"], "volcano-gates") || strings.Contains(with["shard.yaml"], "queue-gates") {
+		t.Error("the scheduler may patch pods, and no queue lets any in")
+	}
 	const file = "kai-scheduler/" + install.VolcanoSchedulerFile
 	conf := all["ConfigMap "+file].(*corev1.ConfigMap).Data["volcano-scheduler.conf"]
 	if !strings.HasPrefix(conf, "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: priority\n") || shard.Spec.Args["volcano-scheduler-configmap"] != file+":volcano-scheduler.conf" {

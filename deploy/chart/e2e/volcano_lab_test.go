@@ -179,3 +179,61 @@ func TestVolcanoRights(t *testing.T) {
 		}
 	}
 }
+
+// TestQueueGateRights: a real API server with the chart's rules and policy lets the scheduler take the gate of a queue off a pod, and change nothing else of it.
+func TestQueueGateRights(t *testing.T) {
+	rendered, err := render(t, "volcano: {enabled: true, queueGates: true}", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPlace(t, lab.Options{Dir: t.TempDir(), CRDs: volcanoDefinitions()})
+	const name = "muster-scheduler-volcano-gates"
+	all := objects(t, map[string]string{"volcano.yaml": rendered["volcano.yaml"]})
+	bound := all["ClusterRoleBinding /"+name].(*rbacv1.ClusterRoleBinding)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Image: "i"}}, SchedulingGates: []corev1.PodSchedulingGate{{Name: vckeys.QueueAllocationGate}, {Name: "example.com/wait"}},
+	}}
+	for _, o := range []client.Object{
+		pod, all["ClusterRole /"+name].(*rbacv1.ClusterRole), bound,
+		all["ValidatingAdmissionPolicy /muster-rights-scheduler-volcano-gates"].(*admissionregv1.ValidatingAdmissionPolicy),
+		all["ValidatingAdmissionPolicyBinding /muster-rights-scheduler-volcano-gates"].(*admissionregv1.ValidatingAdmissionPolicyBinding),
+	} {
+		if err := p.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := rest.CopyConfig(p.lab.Config())
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + home + ":" + bound.Subjects[0].Name}
+	scheduler, err := client.New(config, client.Options{Scheme: p.client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(text string) string {
+		if err := scheduler.Patch(t.Context(), pod.DeepCopy(), client.RawPatch("application/strategic-merge-patch+json", []byte(text)), client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	const refused = "may change nothing of pod p but take the gate of its queue off it"
+	p.step("the policy holds", nil, func() string {
+		if said := patch(`{"metadata": {"labels": {"a": "b"}}}`); !strings.Contains(said, refused) {
+			return "a label was taken: " + said
+		}
+		return ""
+	})
+	const off = `"schedulingGates": [{"$patch": "delete", "name": "` + vckeys.QueueAllocationGate + `"}]`
+	for text, want := range map[string]string{ // order: nothing is kept
+		`{"spec": {` + off + `}}`: "",
+		`{"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.com/wait"}]}}`:                 refused,
+		`{"spec": {` + off + `, "activeDeadlineSeconds": 5}}`:                                               refused,
+		`{"spec": {` + off + `, "nodeSelector": {"a": "b"}}}`:                                               refused,
+		`{"spec": {` + off + `, "containers": [{"name": "c", "image": "j"}]}}`:                              refused,
+		`{"metadata": {"annotations": {"a": "b"}}, "spec": {` + off + `}}`:                                  refused,
+		`{"metadata": {"finalizers": ["a/b"]}, "spec": {` + off + `}}`:                                      refused,
+		`{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}]}}`: refused,
+	} {
+		if said := patch(text); (said != "") != (want != "") || !strings.Contains(said, want) {
+			t.Errorf("%s: %q, want %q", text, said, want)
+		}
+	}
+}

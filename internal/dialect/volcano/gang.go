@@ -189,8 +189,8 @@ func minimums(spec *v1beta1.PodGroupSpec, tier func(string) (int, bool), pods *P
 	return sets, ""
 }
 
-// Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, its own priority (what its annotation says, or its spec, or 1), and
-// whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
+// Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, its own priority (what its annotation says, or its spec, or 1), how long after it
+// got its node it is left alone, whether its queue has to let it in, and whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
 // other faces would read on it.
 func Member(st *cluster.PodState, p *corev1.Pod) {
 	st.Ours, st.Gang, st.SetName = true, Membership(p), ""
@@ -198,6 +198,21 @@ func Member(st *cluster.PodState, p *corev1.Pod) {
 		st.Kept = !truth(text)
 	} else if text, said := p.Labels[keys.Preemptable]; said {
 		st.Kept = !truth(text)
+	}
+	if st.Cooldown = cooldown(p); st.Cooldown > 0 {
+		for i := range p.Status.Conditions {
+			if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+				st.Scheduled = core.Nanoseconds(&c.LastTransitionTime)
+			}
+		}
+	}
+	if p.Annotations[keys.QueueAllocationGate] == "true" {
+		switch gates := p.Spec.SchedulingGates; {
+		case len(gates) == 0:
+			st.Entry = cluster.EntryGiven
+		case len(gates) == 1 && gates[0].Name == keys.QueueAllocationGate:
+			st.Entry = cluster.EntryAsked
+		}
 	}
 	st.Priority = defaultTaskPriority
 	if p.Spec.Priority != nil {
@@ -209,6 +224,19 @@ func Member(st *cluster.PodState, p *corev1.Pod) {
 	if st.Gang != (cluster.Key{}) {
 		st.SetName = Task(p)
 	}
+}
+
+// cooldown is how long after it got its node a pod says that it is left alone, by its label, or else its annotation; 0 for not at all, and for what is no duration above 0.
+func cooldown(p *corev1.Pod) time.Duration {
+	text, said := p.Labels[keys.CooldownTime]
+	if !said {
+		text = p.Annotations[keys.CooldownTime]
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0
+	}
+	return d
 }
 
 // truth says whether a text is a yes.

@@ -3,9 +3,11 @@ package volcano_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
@@ -63,6 +65,70 @@ func TestPodPriority(t *testing.T) {
 		var st cluster.PodState
 		if volcano.Member(&st, p); st.Priority != c.want {
 			t.Errorf("%v, %q: %d, want %d", c.spec, c.text, st.Priority, c.want)
+		}
+	}
+}
+
+// TestQueueGate: a pod asks its queue to let it in by its annotation; the queue may once no other gate is left.
+func TestQueueGate(t *testing.T) {
+	t.Parallel()
+	const other = "example.com/wait"
+	for _, c := range []struct {
+		text  string
+		gates []string
+		want  cluster.Entry
+	}{
+		{"", []string{keys.QueueAllocationGate}, cluster.EntryFree},
+		{"false", []string{keys.QueueAllocationGate}, cluster.EntryFree},
+		{"true", []string{keys.QueueAllocationGate}, cluster.EntryAsked},
+		{"true", []string{other, keys.QueueAllocationGate}, cluster.EntryFree},
+		{"true", []string{other}, cluster.EntryFree},
+		{"true", nil, cluster.EntryGiven},
+		{"", nil, cluster.EntryFree},
+	} {
+		p := &corev1.Pod{}
+		p.Annotations = map[string]string{keys.QueueAllocationGate: c.text}
+		for _, name := range c.gates {
+			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
+		}
+		var st cluster.PodState
+		if volcano.Member(&st, p); st.Entry != c.want {
+			t.Errorf("%q, %v: %v, want %v", c.text, c.gates, st.Entry, c.want)
+		}
+	}
+}
+
+// TestCooldown: a pod says by label, or else by annotation, how long after it got its node it is left alone; what is no duration above 0 counts for nothing.
+func TestCooldown(t *testing.T) {
+	t.Parallel()
+	at := metav1.Unix(1000, 0)
+	for _, c := range []struct {
+		label, annotation string
+		given             corev1.ConditionStatus
+		cooldown          time.Duration
+		scheduled         int64
+	}{
+		{"", "", corev1.ConditionTrue, 0, 0},
+		{"10m", "", corev1.ConditionTrue, 10 * time.Minute, 1000},
+		{"", "90s", corev1.ConditionTrue, 90 * time.Second, 1000},
+		{"1h", "90s", corev1.ConditionTrue, time.Hour, 1000},
+		{"1h", "", corev1.ConditionFalse, time.Hour, 0},
+		{"long", "90s", corev1.ConditionTrue, 0, 0},
+		{"", "-90s", corev1.ConditionTrue, 0, 0},
+		{"", "600", corev1.ConditionTrue, 0, 0},
+		{"", "99999999999h", corev1.ConditionTrue, 0, 0},
+	} {
+		p := &corev1.Pod{}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: c.given, LastTransitionTime: at}}
+		if c.label != "" {
+			p.Labels = map[string]string{keys.CooldownTime: c.label}
+		}
+		if c.annotation != "" {
+			p.Annotations = map[string]string{keys.CooldownTime: c.annotation}
+		}
+		var st cluster.PodState
+		if volcano.Member(&st, p); st.Cooldown != c.cooldown || st.Scheduled != cluster.UnixNano(c.scheduled*1e9) {
+			t.Errorf("%q, %q, %s: %v after %v", c.label, c.annotation, c.given, st.Cooldown, st.Scheduled)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package actions
 
 import (
+	"fmt"
+	"strconv"
+
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
@@ -10,10 +13,38 @@ import (
 
 // Disrupt gives gangs that wait the room of others, for one cause: every waiting gang is tried once, in queue order, for
 // what it asks for next, as far as the budget of searches goes; see [solver.Budget].
-type Disrupt struct{ Cause policy.EvictionCause }
+type Disrupt struct {
+	Cause policy.EvictionCause
+	// Bundles is how it takes from gangs of a face with a law of its own.
+	Bundles policy.Bundles
+}
+
+// The arguments of an action that takes in bundles. Of domains all are looked at, however many are named.
+const (
+	argWhole   = "allowWholeBundle"
+	argDomains = "maxDomains"
+)
+
+// With implements engine.Configurable: allowWholeBundle (true) says whether gangs may lose their minimum, maxDomains (8) is a number above 0.
+func (d Disrupt) With(args policy.Arguments) (engine.Action, error) {
+	if text, said := args[argWhole]; said {
+		whole, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("argument %q is %.40q; it must be true or false", argWhole, text)
+		}
+		d.Bundles.Unbroken = !whole
+	}
+	if text, said := args[argDomains]; said {
+		if n, err := strconv.Atoi(text); err != nil || n < 1 {
+			return nil, fmt.Errorf("argument %q is %.40q; it must be a whole number above 0", argDomains, text)
+		}
+	}
+	return d, nil
+}
 
 // Run tries every waiting gang once.
 func (d Disrupt) Run(s *engine.Session) {
+	s.Rules.TakeIn(d.Bundles)
 	budget := solver.NewBudget(s)
 	sv := solver.New(s, d.Cause, budget)
 	first := entitled{s: s, reclaim: solver.New(s, policy.Reclaim, budget)}

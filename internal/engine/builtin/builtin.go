@@ -42,6 +42,7 @@ func Registry() engine.Registry {
 			"reclaim":           func() engine.Action { return actions.Disrupt{Cause: policy.Reclaim} },
 			"preempt":           func() engine.Action { return actions.Disrupt{Cause: policy.Preempt} },
 			"stalegangeviction": func() engine.Action { return actions.StaleGang{} },
+			QueueGates:          func() engine.Action { return actions.QueueGates{} },
 		},
 		Plugins: map[string][]policy.Factory{
 			budgets.Name:          {budgets.Factory},
@@ -76,6 +77,9 @@ func Registry() engine.Registry {
 	}
 }
 
+// QueueGates is the action by which queues let pods in that ask for it. It is in a profile where the scheduler is told to, before all others.
+const QueueGates = "queuegates"
+
 // VolcanosFace is the face whose configuration is Volcano's.
 const VolcanosFace = "volcano"
 
@@ -88,16 +92,25 @@ func volcanos() engine.Registry {
 			votes.Overcommit: {votes.OvercommitFactory}, votes.SLA: {votes.SLAFactory},
 			votes.Proportion: {votes.ProportionFactory, votes.DeservedFactory}, votes.Capacity: {votes.CapacityFactory, votes.QuotasFactory},
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
-			votes.DRF:          {votes.DRFFactory},
+			votes.DRF:      {votes.DRFFactory},
+			votes.Cooldown: {votes.CooldownFactory}, budgets.LawName: {budgets.LawFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
+		},
+	}
+	r.Late = map[string]func() engine.Action{
+		"gangpreempt": func() engine.Action {
+			return actions.Disrupt{Cause: policy.Preempt, Bundles: policy.Bundles{Ordered: true}}
+		},
+		"gangreclaim": func() engine.Action {
+			return actions.Disrupt{Cause: policy.Reclaim, Bundles: policy.Bundles{Ordered: true}}
 		},
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware", "cdp",
-		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
+		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware",
+		"rescheduling", "usage", "nodegroup", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

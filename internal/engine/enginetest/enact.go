@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
@@ -39,6 +40,9 @@ func (b *Engine) Settle() error {
 		if err != nil {
 			return err
 		}
+		if changed, err = b.lift(result.Trace.Lifted, changed); err != nil {
+			return err
+		}
 		for _, step := range []func() bool{b.giveUp, b.age} {
 			changed = step() || changed
 		}
@@ -48,6 +52,28 @@ func (b *Engine) Settle() error {
 		}
 	}
 	return fmt.Errorf("still changing after %d cycles", maxRounds)
+}
+
+// lift takes the queue's gate off the pods that are let in.
+func (b *Engine) lift(lifted []recorder.Lift, changed bool) (bool, error) {
+	for _, l := range lifted {
+		p, ok := b.objects["Pod/"+l.Namespace+"/"+l.Pod].(*v1.Pod)
+		if !ok || string(p.UID) != l.UID {
+			return changed, fmt.Errorf("pod %s/%s with UID %s is let in, and does not exist", l.Namespace, l.Pod, l.UID)
+		}
+		p = p.DeepCopy()
+		dropGate(p, vckeys.QueueAllocationGate)
+		if err := b.Apply(p); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// dropGate takes one scheduling gate off a pod.
+func dropGate(p *v1.Pod, name string) {
+	p.Spec.SchedulingGates = slices.DeleteFunc(p.Spec.SchedulingGates, func(g v1.PodSchedulingGate) bool { return g.Name == name })
 }
 
 // enact lets the decisions happen. Nominations are the scheduler's own promise and leave no trace in objects.

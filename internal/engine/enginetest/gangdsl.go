@@ -450,6 +450,16 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 		p.Finalizers = append(p.Finalizers, heldFinalizer)
 	}
 	c.locate(p, at)
+	for _, name := range l.all("gate") {
+		p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, v1.PodSchedulingGate{Name: name})
+	}
+	if text := l.text("scheduled", ""); text != "" {
+		age, err := time.ParseDuration(text)
+		if err != nil {
+			return l[0].errorf("scheduled=%s: want how long ago, as a duration", text)
+		}
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-age))})
+	}
 	return nil
 }
 

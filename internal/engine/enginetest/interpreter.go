@@ -335,7 +335,12 @@ func (in *interpreter) usage(s *statement) error {
 }
 
 func (in *interpreter) ungate(s *statement) error {
-	return in.eachPod(s, func(p *v1.Pod) { p.Spec.SchedulingGates = nil })
+	name := s.text("gate", "")
+	return in.eachPod(s, func(p *v1.Pod) {
+		if dropGate(p, name); name == "" {
+			p.Spec.SchedulingGates = nil
+		}
+	})
 }
 
 // move binds pods to a node behind the scheduler's back: move pod x to=n1.

@@ -79,6 +79,7 @@ func optionMutations() []Mutation {
 		{Name: "option volcano-config", Options: func(o *Options) { o.VolcanoConfig = "" }},
 		{Name: "option volcano", Options: func(o *Options) { o.Volcano = false }},
 		{Name: "option sharding", Options: func(o *Options) { o.Sharding = "" }},
+		{Name: "option queue-gates", Options: func(o *Options) { o.QueueGates = false }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
 		{Name: "option consolidation-victims", Options: func(o *Options) { o.ConsolidationVictims = "" }},
 		{Name: "option search-steps", Options: func(o *Options) { o.SearchSteps = "" }},

@@ -59,6 +59,8 @@ type Options struct {
 	Volcano bool
 	// Sharding is the part of Volcano's pods in its NodeShards: MODE NAME; "" for none.
 	Sharding string
+	// QueueGates has queues let in pods that ask for it.
+	QueueGates bool
 	// FlatQueues puts all queues side by side.
 	FlatQueues bool
 	// StuckAfter is how long after its grace a pod that is still there is no longer counted on, "" for never.
@@ -149,6 +151,8 @@ func (o *Options) parse(lines []statement) error {
 			o.Volcano = true
 		case "sharding":
 			o.Sharding = value
+		case "queue-gates":
+			o.QueueGates = true
 		case "flat-queues":
 			o.FlatQueues = true
 		case "stuck-after":

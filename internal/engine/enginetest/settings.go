@@ -46,6 +46,9 @@ func (o *Options) Profile() (engine.Profile, error) {
 		p.Settings.StaleGrace = time.Duration(d.Nanoseconds())
 	}
 	p.Settings.MovedAreFree = !o.MovedCount
+	if o.QueueGates {
+		p.Actions = append([]string{builtin.QueueGates}, p.Actions...)
+	}
 	if o.VolcanoConfig != "" {
 		file, err := volcano.Parse([]byte(o.VolcanoConfig), builtin.Registry())
 		if err != nil {

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -171,6 +172,12 @@ func volcanoFields() []field {
 		on("Pod.metadata.annotations["+keys.GroupName+"]", func(p *v1.Pod) { delete(p.Annotations, keys.GroupName) }),
 		on("Pod.metadata.annotations["+keys.TaskSpec+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskSpec) }),
 		on("Pod.metadata.annotations["+keys.Preemptable+"]", func(p *v1.Pod) { delete(p.Annotations, keys.Preemptable) }),
+		on("Pod.metadata.annotations["+keys.QueueAllocationGate+"]", func(p *v1.Pod) { delete(p.Annotations, keys.QueueAllocationGate) }),
+		on("Pod.metadata.annotations["+keys.CooldownTime+"]", func(p *v1.Pod) { delete(p.Annotations, keys.CooldownTime) }),
+		on("Pod.metadata.labels["+keys.CooldownTime+"]", func(p *v1.Pod) { delete(p.Labels, keys.CooldownTime) }),
+		on("Pod.status.conditions[PodScheduled]", func(p *v1.Pod) {
+			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
+		}),
 		on("Pod.metadata.annotations["+keys.TaskPriority+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskPriority) }),
 		on("Queue.scheduling.volcano.sh.metadata.annotations["+keys.Hierarchy+"]", func(q *v1beta1.Queue) { delete(q.Annotations, keys.Hierarchy) }),
 		on("Queue.scheduling.volcano.sh.metadata.annotations["+keys.HierarchyWeights+"]", func(q *v1beta1.Queue) { delete(q.Annotations, keys.HierarchyWeights) }),

@@ -7,6 +7,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
+// Bundles says how an action takes from gangs of a face with a law of its own. The zero value is pod by pod, as the votes on pods say.
+type Bundles struct {
+	// Ordered: what gangs can do without goes first, of all of them, and then whole gangs; the plugins of all tiers must agree.
+	Ordered bool
+	// Unbroken: no gang loses its minimum.
+	Unbroken bool
+}
+
 // Judge is a plugin that votes on candidates.
 type Judge struct {
 	Plugin string
@@ -18,13 +26,37 @@ type Judge struct {
 // Tier by tier each plugin has a list of candidates: those it permits, each asked about as if it alone were taken. One that abstains about all is passed over; one whose list is empty
 // ends its tier, which then has no victims. The victims of a tier are those in all lists so far, and nobody's is where that is nobody: the list of the next plugin of the tier stands for
 // it then. The first tier that has victims decides, by the plugins whose lists made them.
-func (ps *Plugins) Judges(r EvictionCause, g *ledger.GangState, request cluster.Resources, on []*Candidate) []Judge {
+//
+// wake is when time alone may change that, cluster.Forever for never.
+func (ps *Plugins) Judges(r EvictionCause, g *ledger.GangState, request cluster.Resources, on []*Candidate) (judges []Judge, wake cluster.Instant) {
+	wake = cluster.Forever
 	for _, tier := range ps.Faces[g.Key.Face] {
-		if judges := decide(tier.judges(r, g, request), on); judges != nil {
-			return judges
+		if judges = decide(tier.judges(r, g, request), on, &wake); judges != nil {
+			break
 		}
 	}
-	return nil
+	return judges, wake
+}
+
+// Bundlers are all that vote for this cause where gangs are taken from in bundles, of whichever tier, in order: whoever does not abstain must permit a pod, and somebody must.
+func (ps *Plugins) Bundlers(r EvictionCause, g *ledger.GangState, request cluster.Resources) (out []Judge) {
+	for _, tier := range ps.Faces[g.Key.Face] {
+		for i, j := range tier.judges(r, g, request) {
+			if b, ok := tier.judge(r, i).(Bundled); ok {
+				j.Vote = b.VoteBundled
+			}
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// judge is the plugin that votes as the judge of that number does.
+func (ps *Plugins) judge(r EvictionCause, i int) Instance {
+	if r == Preempt {
+		return ps.Preemptable[i].It
+	}
+	return ps.Reclaimable[i].It
 }
 
 // AllJudges are all that vote for this cause, of whichever tier, in order.
@@ -50,13 +82,16 @@ func (ps *Plugins) judges(r EvictionCause, g *ledger.GangState, request cluster.
 }
 
 // decide returns the judges whose lists made the victims of a tier; nil where it has none.
-func decide(tier []Judge, on []*Candidate) (judges []Judge) {
+func decide(tier []Judge, on []*Candidate, wake *cluster.Instant) (judges []Judge) {
 	var victims []*Candidate
 	for _, j := range tier {
 		judged := false
 		var list []*Candidate
 		for _, c := range on {
-			vote, _ := j.Vote(c)
+			vote, v := j.Vote(c)
+			if v.Code == Wait {
+				*wake = cluster.Earliest(*wake, v.WakeAt)
+			}
 			if judged = judged || vote != Abstain; vote == Permit {
 				list = append(list, c)
 			}

@@ -36,7 +36,7 @@ func decided(tiers string) string {
 		}
 		ps.Faces[""] = append(ps.Faces[""], own)
 	}
-	judges := ps.Judges(Preempt, &ledger.GangState{Gang: &cluster.Gang{}}, nil, on)
+	judges, _ := ps.Judges(Preempt, &ledger.GangState{Gang: &cluster.Gang{}}, nil, on)
 	out := ""
 	for _, c := range on {
 		if len(judges) > 0 && !slices.ContainsFunc(judges, func(j Judge) bool { vote, _ := j.Vote(c); return vote != Permit }) {

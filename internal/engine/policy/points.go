@@ -139,13 +139,19 @@ type Reclaimable interface {
 	VoteReclaimable(g *ledger.GangState, request cluster.Resources, c *Candidate) (Vote, Verdict)
 }
 
+// Bundled is a Preemptable or Reclaimable that votes otherwise where gangs are taken from in bundles: first what they can do without, of all of them, and then whole ones. It is for plugins
+// that would keep gangs from being broken pod by pod.
+type Bundled interface {
+	VoteBundled(c *Candidate) (Vote, Verdict)
+}
+
 // Candidate is a pod that might be taken.
 type Candidate struct {
 	Gang *ledger.GangState
 	Pod  *cluster.Pod
-	// Gone are how many pods of the gang go before it that the session does not know of yet, and Freed is what their queue is charged for them.
-	Gone  int
-	Freed cluster.Resources
+	// Before are the pods of the gang that go before it and that the session does not know of yet, and Freed is what their queue is charged for them.
+	Before []*cluster.Pod
+	Freed  cluster.Resources
 }
 
 // QueueTurn says whether anything may be given to, and taken for, gangs of a queue of the face at all, as the session stands.

@@ -53,6 +53,7 @@ var (
 	ReasonNotStarving    = &Reason{Key: "NotStarving", Text: "it lacks nothing that others would be evicted for[: {detail}]"}
 	ReasonNotReclaimable = &Reason{Key: "QueueNotReclaimable", Text: "nothing is taken back from queue {object}, which is not reclaimable", Many: "their queues are not reclaimable"}
 	ReasonNoJudge        = &Reason{Key: "NobodyPermits", Text: "no plugin of its face's configuration lets it go"}
+	ReasonUnbroken       = &Reason{Key: "GangsUnbroken", Text: "it would be left without its minimum, and the configuration of its face breaks no gang"}
 	ReasonSwitchedOff    = &Reason{Key: "SwitchedOff", Text: "switched off"}
 )
 
@@ -63,6 +64,6 @@ func Reasons() []*Reason {
 		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
 		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonPodKept, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
 		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,
-		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonNotStarving, ReasonNotReclaimable, ReasonNoJudge, ReasonSwitchedOff,
+		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonNotStarving, ReasonNotReclaimable, ReasonNoJudge, ReasonUnbroken, ReasonSwitchedOff,
 	}
 }

@@ -23,6 +23,7 @@ type Recorder struct {
 	wakeAt    cluster.Instant
 	truncated bool
 	stale     []StaleGang
+	lifted    []Lift
 	answers   map[string]cluster.RememberedAnswer
 	postponed map[cluster.GangID]bool // an action of this run did not get to it
 	left      map[cluster.GangID]bool // what its queue may spend in this run was spent before, see Leave
@@ -104,6 +105,11 @@ func (rec *Recorder) Note(g *ledger.GangState, a Attempt) {
 // Stale records since when the gang has had too few pods; 0 says that it has recovered.
 func (rec *Recorder) Stale(g *ledger.GangState, since cluster.Instant) {
 	rec.stale = append(rec.stale, StaleGang{Gang: g.Key, UID: g.UID, Since: since})
+}
+
+// Lift notes that the queue of a pod lets it in.
+func (rec *Recorder) Lift(p *cluster.Pod) {
+	rec.lifted = append(rec.lifted, Lift{p.Namespace, p.Name, p.UID})
 }
 
 // WakeAt asks for another run at a time, if nothing happens before.
@@ -253,7 +259,7 @@ func (rec *Recorder) Retell(t *Told, pods []cluster.PodID) *Diagnosis {
 
 // Result adds to a trace all that was said, and returns it with the figures and the answers that are to be remembered.
 func (rec *Recorder) Result(t Trace) (Trace, Stats, map[string]cluster.RememberedAnswer) {
-	t.Gangs, t.WakeAt, t.Truncated, t.Stale = rec.gangs, rec.wakeAt, rec.truncated, rec.stale
+	t.Gangs, t.WakeAt, t.Truncated, t.Stale, t.Lifted = rec.gangs, rec.wakeAt, rec.truncated, rec.stale, rec.lifted
 	return t, rec.stats, rec.answers
 }
 

@@ -20,6 +20,8 @@ type Trace struct {
 	Queues []QueueTrace `json:"queues"`
 	// Stale are the gangs that have pods and too few of them, by key, and those that recovered.
 	Stale []StaleGang `json:"stale,omitempty"`
+	// Lifted are the pods whose queues let them in: the gate that is their queue's may go. They are named again until it has gone.
+	Lifted []Lift `json:"lifted,omitempty"`
 	// Risks are the gangs whose pods hold room otherwise than their objects read, by key.
 	Risks []Risk `json:"risks,omitempty"`
 	// Fragmentation is how much of the GPUs that were free, before the run decided, cannot be used as things are.
@@ -28,6 +30,13 @@ type Trace struct {
 	WakeAt cluster.Instant `json:"wakeAt"`
 	// Truncated says that the run was aborted before it had considered everything.
 	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Lift names a pod whose queue lets it in.
+type Lift struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	UID       string `json:"uid"`
 }
 
 // StaleGang says since when a gang has had fewer pods than its minimum.

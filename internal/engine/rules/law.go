@@ -19,7 +19,15 @@ type law struct {
 	judges map[cluster.NodeID][]policy.Judge
 	all    []policy.Judge
 	pods   map[string][]*policy.Candidate // by face: who held room when it was asked for first
+
+	bundles policy.Bundles
 }
+
+// TakeIn says how the running action takes.
+func (ru *Rules) TakeIn(b policy.Bundles) { ru.law.bundles = b }
+
+// InBundles says whether the running action takes for g in bundles.
+func (ru *Rules) InBundles(g *ledger.GangState) bool { return ru.law.bundles.Ordered && ru.OwnLaw(g) }
 
 // OwnLaw says whether the gang's face has a law of its own.
 func (ru *Rules) OwnLaw(g *ledger.GangState) bool {
@@ -59,12 +67,17 @@ func (ru *Rules) faceReclaim(g *ledger.GangState, request cluster.Resources) pol
 }
 
 // OpenLaw begins a search for g, before anything is taken, and returns how many pods it looked at: where the gang's face has a law of its own, all of the face that might be taken,
-// O(those × plugins).
-func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources) int {
+// O(those × plugins). wake is when time alone may change who decides, cluster.Forever for never.
+func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources) (looked int, wake cluster.Instant) {
+	wake = cluster.Forever
 	if (r != policy.Reclaim && r != policy.Preempt) || !ru.OwnLaw(g) {
-		return 0
+		return 0, wake
 	}
-	on, looked := map[cluster.NodeID][]*policy.Candidate{}, 0
+	if ru.InBundles(g) {
+		ru.law.all, ru.law.judges = ru.points.Bundlers(r, g, request), nil
+		return 0, wake
+	}
+	on := map[cluster.NodeID][]*policy.Candidate{}
 	for _, c := range ru.candidates(g.Key.Face) {
 		looked++
 		same := c.Gang.Leaf == g.Leaf
@@ -74,9 +87,10 @@ func (ru *Rules) OpenLaw(r policy.EvictionCause, g *ledger.GangState, request cl
 	}
 	ru.law.all, ru.law.judges = ru.points.AllJudges(r, g, request), make(map[cluster.NodeID][]policy.Judge, len(on))
 	for n, cs := range on { // order: each node by itself
-		ru.law.judges[n] = ru.points.Judges(r, g, request, cs)
+		judges, at := ru.points.Judges(r, g, request, cs)
+		ru.law.judges[n], wake = judges, cluster.Earliest(wake, at)
 	}
-	return looked
+	return looked, wake
 }
 
 // candidates are the pods of a face's gangs that held room when the run began.
@@ -104,13 +118,35 @@ func (ru *Rules) candidates(face string) []*policy.Candidate {
 	return out
 }
 
+// LawfulUnit is what a gang could give g instead of a unit that the law of their face refuses: the next with a pod that the law lets go by itself, of those that are wanted. False
+// where there is none above the gang's minimum, and where no law of a face's is asked.
+func (ru *Rules) LawfulUnit(r policy.EvictionCause, g, v *ledger.GangState, want func(*ledger.VictimUnit) bool) (ledger.VictimUnit, bool) {
+	if !ru.governs(r, g, v) {
+		return ledger.VictimUnit{}, false
+	}
+	u, ok := ru.ledger.NextUnitOf(v, func(p *cluster.Pod) bool {
+		one := ledger.VictimUnit{Gang: v, Pods: []*cluster.Pod{p}, Charge: p.Charge}
+		if p.Kept || !want(&one) {
+			return false
+		}
+		_, no := ru.checkLaw(&one)
+		return no.Yes()
+	})
+	return u, ok && !u.BelowMinimum
+}
+
 // checkLaw says whether one more unit may be taken, by the law of the face that the search was begun with: each of its pods, after those before it.
 func (ru *Rules) checkLaw(u *ledger.VictimUnit) (rule string, no policy.Verdict) {
-	c := policy.Candidate{Gang: u.Gang}
-	for _, p := range u.Pods {
-		c.Pod = p
+	c, bundles := policy.Candidate{Gang: u.Gang}, ru.law.bundles.Ordered
+	if ru.law.bundles.Unbroken && u.BelowMinimum && u.Gang.SetSatisfied(0) {
+		return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonUnbroken, Object: u.Gang.Key.String()}
+	}
+	for i, p := range u.Pods {
+		c.Pod, c.Before = p, u.Pods[:i]
 		judges := ru.law.judges[p.Node]
-		if len(judges) == 0 { // nobody may be taken there
+		if bundles {
+			judges = ru.law.all
+		} else if len(judges) == 0 { // nobody may be taken there
 			judges = ru.law.all
 			no = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoJudge, Object: u.Gang.Key.String()}
 		}
@@ -122,15 +158,20 @@ func (ru *Rules) checkLaw(u *ledger.VictimUnit) (rule string, no policy.Verdict)
 				v.Plugin = j.Plugin
 				return "", v
 			case policy.Abstain:
+				if bundles {
+					continue
+				}
 				no = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoJudge, Object: u.Gang.Key.String()}
 			}
 			names = append(names, j.Plugin)
+		}
+		if bundles && len(names) == 0 {
+			no = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoJudge, Object: u.Gang.Key.String()}
 		}
 		if !no.Yes() {
 			return "", no
 		}
 		rule = cmp.Or(rule, "permitted by "+strings.Join(names, ", "))
-		c.Gone++
 		c.Freed.AddCapped(p.Charge)
 	}
 	return rule, policy.Verdict{}

@@ -186,6 +186,9 @@ func (ru *Rules) Tier(u *ledger.VictimUnit) (int, string) {
 			tier, broken = t, b
 		}
 	}
+	if ru.law.bundles.Ordered && u.BelowMinimum && u.Gang.SetSatisfied(0) && ru.OwnLaw(u.Gang) { // whole gangs come after all that others can do without
+		tier += 2
+	}
 	return tier, broken
 }
 
@@ -223,6 +226,9 @@ func (ru *Rules) Units(g *ledger.GangState, labels bool) []ledger.VictimUnit {
 	if first.BelowMinimum || first.Promised() > 0 {
 		return out
 	}
+	if _, own := ru.points.Faces[g.Key.Face]; own && len(ru.snap.Objects(cluster.PodDisruptionBudgets)) > 0 { // whom a budget means its law may go by
+		labels = true
+	}
 	type kind struct {
 		set   int32
 		node  cluster.NodeID
@@ -235,6 +241,9 @@ func (ru *Rules) Units(g *ledger.GangState, labels bool) []ledger.VictimUnit {
 		apart := broken + "/" + strings.Join(p.Groups, ",")
 		if p.Kept {
 			apart += "/kept"
+		}
+		if p.Cooldown > 0 {
+			apart += fmt.Sprint("/", p.Cooldown, p.Scheduled.UnixNano())
 		}
 		if len(p.DeviceClaims) > 0 {
 			apart += "/" + p.UID

@@ -385,6 +385,14 @@ func (w *walk) next() (taken, bool) {
 		}
 		if w.strict {
 			rule, verdict := w.queues.s.Rules.CheckUnit(w.cause, w.g, w.request, &u)
+			if !verdict.Yes() && !u.BelowMinimum { // another of its pods may be lawful
+				if other, ok := w.queues.s.Rules.LawfulUnit(w.cause, w.g, v, w.wants); ok {
+					if why, no := w.queues.s.Rules.CheckUnit(w.cause, w.g, w.request, &other); no.Yes() {
+						_, t.budget = w.queues.s.Rules.Tier(&other)
+						t.VictimUnit, rule, verdict = other, why, no
+					}
+				}
+			}
 			if !verdict.Yes() {
 				w.refused = true
 				w.refuse(v, verdict)
@@ -397,6 +405,12 @@ func (w *walk) next() (taken, bool) {
 		}
 		return t, true
 	}
+}
+
+// wants says whether a unit is of those that are taken now.
+func (w *walk) wants(u *ledger.VictimUnit) bool {
+	tier, _ := w.queues.s.Rules.Tier(u)
+	return tier <= w.tier && (w.of == nil || slices.ContainsFunc(u.Pods, w.of))
 }
 
 // close passes over what is left of a leaf.

@@ -344,7 +344,11 @@ func (sv *Solver) everyone() *victimQueues {
 // question names what is asked, for which cause, so that gangs that ask the same share the answer no for the rest of the action,
 // whoever wants to know. What a decision in between leaves over, the next run sees.
 func (sv *Solver) question(g *ledger.GangState, asks string) string {
-	return string(sv.cause) + "/" + g.Leaf.Name + "/" + asks
+	cause := string(sv.cause)
+	if sv.s.Rules.InBundles(g) {
+		cause += " in bundles"
+	}
+	return cause + "/" + g.Leaf.Name + "/" + asks
 }
 
 // asks names what is asked, and what the gang's own rights to it are, its queue apart.
@@ -379,8 +383,12 @@ func (q *search) run() (recorder.Attempt, bool) {
 	if q.cause == policy.Consolidation {
 		return q.rearrange()
 	}
-	q.steps(q.s.Rules.OpenLaw(q.cause, q.g, q.request) / gangsPerStep)
+	looked, wake := q.s.Rules.OpenLaw(q.cause, q.g, q.request)
+	q.steps(looked / gangsPerStep)
 	q.w = q.everyone().walk(q.cause, q.g, q.request)
+	if wake.Before(cluster.Forever) {
+		q.w.wait(policy.Verdict{Code: policy.Wait, WakeAt: wake})
+	}
 	q.asked = q.w.asked
 	if q.grow() {
 		return q.made()

@@ -3,13 +3,14 @@
 //
 // It answers "did the bundle get there whole" and "does everybody who waits know why". It refuses to decide, and to
 // touch anything but BindRequests, Bindings of pods that need no preparing, the records of gangs, the annotations and conditions of PodGroups that
-// the scheduler owns, the nominated node and the conditions PodScheduled, RoomHeld and DisruptionTarget of pods, and events; it evicts the pods that a plan names.
+// the scheduler owns, the nominated node and the conditions PodScheduled, RoomHeld and DisruptionTarget of pods, the scheduling gate of pods that is their queue's, and events; it evicts the pods that a plan names.
 //
 //	engine.Plan  ──► Binds.Submit ──► BindRequests, a bundle at a time ──► Failure ──► the loop forgets what failed
 //	                             └──► a Binding, of a pod that is alone in its bundle and needs no binder (ADR 18) ──► Events, later
 //	                             └──► a gang's record, its Bindings, the record's delete, if none of it needs the binder ──► an event of the gang
 //	             ──► Evictions.Submit ──► evictions, each after a look at what it is for ──► Outcome ──► the loop spares the rest
 //	engine.Trace ──► Statuses.Publish ──► what changed, after it has settled ──► conditions, events
+//	Trace.Lifted ──► Gates.Publish ──► a queue's gate is taken off
 //	Store.Hold   ──► Nominations.Publish ──► status.nominatedNodeName, after it has settled ──► the next process
 //
 // All of them write through one Pool: a table of kinds of work says how many workers each has, what an item is, how it is tried again, when it is

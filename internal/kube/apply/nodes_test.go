@@ -55,9 +55,9 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,
 		policy.ReasonEvictionRate, policy.ReasonFrozen, policy.ReasonBudget, policy.ReasonOtherQueue, policy.ReasonBeingBound,
 		policy.ReasonJustPlaced, policy.ReasonNoVictims, policy.ReasonVictimsTooFew, policy.ReasonNothingToMove, policy.ReasonOthersFirst, policy.ReasonNextCycle,
-		policy.ReasonSwitchedOff, policy.ReasonNotStarving, policy.ReasonNotReclaimable, policy.ReasonNoJudge,
+		policy.ReasonSwitchedOff, policy.ReasonNotStarving, policy.ReasonNotReclaimable, policy.ReasonNoJudge, policy.ReasonUnbroken,
 		votes.ReasonQueueOverused, votes.ReasonOverDeserved, votes.ReasonWithinDeserved, votes.ReasonGuaranteed, votes.ReasonNothingInCommon, votes.ReasonAtMinimum, votes.ReasonSystem,
-		votes.ReasonBeyondDeserved, votes.ReasonBeyondCapability, votes.ReasonLargerShare,
+		votes.ReasonBeyondDeserved, votes.ReasonBeyondCapability, votes.ReasonLargerShare, votes.ReasonCooldown,
 	}
 	registry := filters.Register(builtin.Registry(), filters.Options{})
 	known, err := registry.Known()

@@ -43,6 +43,7 @@ type Kind struct {
 //	groupWork       namespaces in turn  a gang                    never
 //	upstreamWork    namespaces in turn  a group                   never
 //	nominationWork  namespaces in turn  a pod, so many a second   never
+//	gateWork        namespaces in turn  a pod                     never: it is put again in each cycle until it has no gate
 //	annotationWork  namespaces in turn  a gang, so many a second  never
 //	answerWork      namespaces in turn  a gang, so many a second  never
 //	eventWork       as they come        a pod, when binds pause   never: it is handed on to who writes events
@@ -57,6 +58,7 @@ var (
 	groupWork      = Kind{Name: "the status of a PodGroup of Volcano's", Workers: 8, First: time.Second}
 	upstreamWork   = Kind{Name: "the status of a PodGroup of Kubernetes'", Workers: 8, First: time.Second}
 	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
+	gateWork       = Kind{Name: "the gate of a queue", Workers: 5, First: time.Second}
 	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
 	answerWork     = Kind{Name: "what a gang asks", Workers: 1, First: time.Second}
 	eventWork      = Kind{Name: "the event of a bind", Workers: 1, First: time.Second, Bound: boundMost}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -280,7 +281,7 @@ func (r *reader) action(name string, line int, field string) error {
 	return Fault{line, field, fmt.Sprintf("names %q, which is no action; the nearest that is one is %s", brief(name), spelling.Nearest(name, names, spelling.Any))}
 }
 
-// configurations are of single actions, none of which has one yet.
+// configurations are of single actions.
 func (r *reader) configurations(n *yaml.Node) error {
 	items, err := list(n, "configurations")
 	if err != nil {
@@ -288,7 +289,8 @@ func (r *reader) configurations(n *yaml.Node) error {
 	}
 	for i, item := range items {
 		field := fmt.Sprintf("configurations[%d]", i)
-		named := false
+		named, of := false, ""
+		args, at := policy.Arguments{}, map[string]int{}
 		err := entries(item, field, func(key, value *yaml.Node) error {
 			switch key.Value {
 			case "name":
@@ -297,10 +299,13 @@ func (r *reader) configurations(n *yaml.Node) error {
 				if err != nil {
 					return err
 				}
+				of = name
 				return r.action(name, value.Line, field+".name")
 			case "arguments":
-				return entries(value, field+".arguments", func(key, _ *yaml.Node) error {
-					r.tell(key.Line, field+".arguments."+brief(key.Value), "has no effect yet")
+				return entries(value, field+".arguments", func(key, value *yaml.Node) error {
+					if at[key.Value], args[key.Value] = key.Line, value.Value; value.Kind != yaml.ScalarNode {
+						args[key.Value] = "no one value"
+					}
 					return nil
 				})
 			}
@@ -313,9 +318,47 @@ func (r *reader) configurations(n *yaml.Node) error {
 		if !named {
 			return Fault{item.Line, field + ".name", "is missing"}
 		}
+		if err := r.configure(of, field+".arguments", args, at); err != nil {
+			return err
+		}
 	}
 	return nil
 }
+
+// configure takes the arguments of an action: of those that have any all that they know, and nothing of others.
+func (r *reader) configure(name, field string, args policy.Arguments, at map[string]int) error {
+	known := map[string]bool{}
+	if f := r.known.Late[name]; f != nil {
+		if c, ok := f().(engine.Configurable); ok {
+			if _, err := c.With(args); err != nil {
+				line := 0
+				for key, l := range at { // order: one is named
+					if strings.Contains(err.Error(), strconv.Quote(key)) {
+						line = l
+					}
+				}
+				return Fault{line, field, "cannot be: " + err.Error()}
+			}
+			known[argumentWhole] = true
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(at), func(a, b string) int { return cmp.Compare(at[a], at[b]) }) {
+		switch {
+		case !known[key]:
+			r.tell(at[key], field+"."+brief(key), "has no effect yet")
+		case r.out.Face.Arguments == nil:
+			r.out.Face.Arguments = map[string]policy.Arguments{name: {key: args[key]}}
+		case r.out.Face.Arguments[name] == nil:
+			r.out.Face.Arguments[name] = policy.Arguments{key: args[key]}
+		default:
+			r.out.Face.Arguments[name][key] = args[key]
+		}
+	}
+	return nil
+}
+
+// argumentWhole says whether an action that takes in bundles may break gangs.
+const argumentWhole = "allowWholeBundle"
 
 func (r *reader) tiers(n *yaml.Node) error {
 	tiers, err := list(n, "tiers")

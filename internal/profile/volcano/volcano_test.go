@@ -113,6 +113,28 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestActionArguments: what gangpreempt and gangreclaim are told reaches them, and nothing of other actions does.
+func TestActionArguments(t *testing.T) {
+	t.Parallel()
+	text := "configurations:\n- name: gangpreempt\n  arguments: {allowWholeBundle: false, maxDomains: 3}\n- name: allocate\n  arguments: {predicateErrorCacheEnable: {}}\nactions: allocate, gangpreempt\n"
+	file, err := Parse([]byte(text), builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]policy.Arguments{"gangpreempt": {"allowWholeBundle": "false"}}, file.Face.Arguments); d != "" || len(file.Told) != 2 {
+		t.Errorf("told %v, -want +got:\n%s", file.Told, d)
+	}
+	p := profile.BuiltIn()
+	p.Faces = []engine.Face{file.Face}
+	if _, err := engine.New(p, builtin.Registry()); err != nil {
+		t.Error(err)
+	}
+	p.Faces[0].Arguments["gangpreempt"]["allowWholeBundle"] = "x"
+	if _, err := engine.New(p, builtin.Registry()); err == nil || !strings.Contains(err.Error(), "allowWholeBundle") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestRefused: a bad file is refused whole, and the line, the field and the rule are said.
 func TestRefused(t *testing.T) {
 	t.Parallel()
@@ -137,9 +159,12 @@ func TestRefused(t *testing.T) {
 		ok + "tiers:\n- plugins: gang\n":    "line 3: tiers[0].plugins must be a list",
 		ok + "tiers:\n- plugins:\n  - 7\n":  "line 4: tiers[0].plugins[0] must be a mapping",
 		ok + "tiers:\n- plugins:\n  - {}\n": "line 4: tiers[0].plugins[0].name is missing",
-		ok + "tiers:\n- plugins:\n  - name: gang\n- plugins:\n  - name: gang\n": `line 6: tiers[1].plugins[0].name is "gang", which line 4 has already`,
-		ok + "configurations:\n- name: dance\n":                                 `line 3: configurations[0].name names "dance"`,
-		ok + "configurations:\n- arguments: {}\n":                               "line 3: configurations[0].name is missing",
+		ok + "tiers:\n- plugins:\n  - name: gang\n- plugins:\n  - name: gang\n":                    `line 6: tiers[1].plugins[0].name is "gang", which line 4 has already`,
+		ok + "configurations:\n- name: dance\n":                                                    `line 3: configurations[0].name names "dance"`,
+		ok + "configurations:\n- name: gangpreempt\n  arguments:\n    maxDomains: 0\n":             `line 5: configurations[0].arguments cannot be: argument "maxDomains" is "0"; it must be a whole number above 0`,
+		ok + "configurations:\n- name: gangreclaim\n  arguments:\n    allowWholeBundle: perhaps\n": `line 5: configurations[0].arguments cannot be: argument "allowWholeBundle" is "perhaps"; it must be true or false`,
+		ok + "configurations:\n- name: gangreclaim\n  arguments: {allowWholeBundle: [true]}\n":     `line 4: configurations[0].arguments cannot be: argument "allowWholeBundle" is "no one value"`,
+		ok + "configurations:\n- arguments: {}\n":                                                  "line 3: configurations[0].name is missing",
 		ok + "metrics: 3\n":                                                                         "line 2: metrics must be a mapping",
 		plugin("enableJobOrder: maybe"):                                                             `line 5: tiers[0].plugins[0].enableJobOrder is "maybe"; it must be true or false`,
 		plugin("enableJobOrder: true\n    enabledJobOrder: false"):                                  "line 6: tiers[0].plugins[0].enabledJobOrder says otherwise",

@@ -98,3 +98,8 @@ func (l *drfLaw) VotePreemptable(g *ledger.GangState, request cluster.Resources,
 	}
 	return policy.Permit, policy.Verdict{}
 }
+
+// VoteBundled implements policy.Bundled: it has no say of bundles.
+func (*drfLaw) VoteBundled(*policy.Candidate) (policy.Vote, policy.Verdict) {
+	return policy.Abstain, policy.Verdict{}
+}

@@ -44,7 +44,7 @@ type gangLaw struct {
 }
 
 func (*gangLaw) vote(c *policy.Candidate) (policy.Vote, policy.Verdict) {
-	if ready, _ := c.Gang.CountReady(); ready-c.Gone <= c.Gang.MinPods() {
+	if ready, _ := c.Gang.CountReady(); ready-len(c.Before) <= c.Gang.MinPods() {
 		return reject(policy.Verdict{Reason: ReasonAtMinimum, Object: c.Gang.Key.String()})
 	}
 	return policy.Permit, policy.Verdict{}
@@ -58,6 +58,11 @@ func (l *gangLaw) VotePreemptable(_ *ledger.GangState, _ cluster.Resources, c *p
 // VoteReclaimable implements policy.Reclaimable.
 func (l *gangLaw) VoteReclaimable(_ *ledger.GangState, _ cluster.Resources, c *policy.Candidate) (policy.Vote, policy.Verdict) {
 	return l.vote(c)
+}
+
+// VoteBundled implements policy.Bundled: a gang gives what it can do without first, and the rest in one piece.
+func (*gangLaw) VoteBundled(*policy.Candidate) (policy.Vote, policy.Verdict) {
+	return policy.Permit, policy.Verdict{}
 }
 
 // CheckStarving implements policy.Starving.

@@ -14,6 +14,7 @@ var (
 		"it goes on when others of the queue have ended, or it may have more", Unblock: policy.UnblockAdmission}
 	ReasonLargerShare     = &policy.Reason{Key: "LargerShare", Text: "its gang would hold a smaller part of the cluster then than the one that it is taken for"}
 	ReasonAtMinimum       = &policy.Reason{Key: "GangAtMinimum", Text: "it has no more pods than its minimum"}
+	ReasonCooldown        = &policy.Reason{Key: "CoolingDown", Text: "it got its node a short time ago; it may go when its cooldown is over", Unblock: policy.UnblockTime}
 	ReasonSystem          = &policy.Reason{Key: "SystemPods", Text: "the cluster cannot do without it"}
 	ReasonQueueOverused   = &policy.Reason{Key: "QueueOverused", Text: "queue {object} holds all that it deserves[: {detail}]; it goes on when others of the queue have ended, when other queues ask for less, or with a larger weight", Unblock: policy.UnblockShare, Hinders: true}
 	ReasonOverDeserved    = &policy.Reason{Key: "OverDeserved", Text: "queue {object} would hold {need} {dim}, above the {have} that it may take back", Unblock: policy.UnblockShare, Hinders: true}
