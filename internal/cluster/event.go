@@ -167,6 +167,13 @@ type QueueState struct {
 	Closed string
 	// Path is its way from the root, which it leaves out, in a hierarchy of its own beside that of parents, where somebody sees to that; nil for none.
 	Path []Step `json:",omitempty"`
+	// NodeGroups are the groups of nodes that its work runs on, where somebody sees to that; nil where it says nothing of them.
+	NodeGroups *NodeGroups `json:",omitempty"`
+}
+
+// NodeGroups are groups of nodes by name: those that a queue requires and prefers, the first most, those that it would rather not have, and those that it refuses.
+type NodeGroups struct {
+	Required, Preferred, Avoided, Refused []string `json:",omitempty"`
 }
 
 // Step is one of a queue's path.

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeaffinity"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeavailability"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/nodegroup"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeplacement"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodescores"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nominatednode"
@@ -90,6 +91,7 @@ func volcanos() engine.Registry {
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
 			votes.DRF:          {votes.DRFFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
+			nodegroup.Name: {nodegroup.Factory},
 		},
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
@@ -97,7 +99,7 @@ func volcanos() engine.Registry {
 	}
 	for _, name := range []string{
 		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware", "cdp",
-		"rescheduling", "usage", "pdb", "nodegroup", "network-topology-aware", "extender", "resourcequota",
+		"rescheduling", "usage", "pdb", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

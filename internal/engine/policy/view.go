@@ -28,6 +28,22 @@ func (v *View) FairShare(q cluster.QueueID) cluster.Resources {
 	return v.ps.Shares.FairShare(q)
 }
 
+// ofFace says whether a pod is of a gang of the face.
+func (v *View) ofFace(p *cluster.Pod, face string) bool {
+	g := v.snap.Gang(p.Gang)
+	return g != nil && g.Key.Face == face
+}
+
+// QueueOf is the ledger of the queue of a pod's gang; nil for a pod without either.
+func (v *View) QueueOf(p *cluster.Pod) *ledger.QueueLedger {
+	if g := v.snap.Gang(p.Gang); g != nil {
+		if l := v.ledger.Gang(g.ID); l != nil {
+			return l.Leaf
+		}
+	}
+	return nil
+}
+
 // Snapshot is what the run decides on.
 func (v *View) Snapshot() *cluster.Snapshot { return v.snap }
 

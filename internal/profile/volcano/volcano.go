@@ -73,7 +73,18 @@ const (
 	hierarchy = "Hierarchy"
 )
 
-// pointOf is the point at which a plugin is not asked whose hook is switched off; "" where that changes nothing.
+// pointsOf are the points at which a plugin is not asked whose hook is switched off.
+func pointsOf(hook string) []policy.Point {
+	if hook == "NodeOrder" {
+		return []policy.Point{"node-score", "company-score"}
+	}
+	if p := pointOf(hook); p != "" {
+		return []policy.Point{p}
+	}
+	return nil
+}
+
+// pointOf is that point, of a hook that has one; "" where it is none.
 func pointOf(hook string) policy.Point {
 	switch hook {
 	case enqueued:
@@ -98,8 +109,6 @@ func pointOf(hook string) policy.Point {
 		return "queue-gate"
 	case "Predicate":
 		return "node-filter"
-	case "NodeOrder":
-		return "node-score"
 	}
 	return ""
 }
@@ -110,6 +119,7 @@ const (
 	pluginDRF     = "drf"
 	pluginShares  = "proportion"
 	pluginQuotas  = "capacity"
+	pluginGroups  = "nodegroup"
 )
 
 // reader reads one file.
@@ -454,21 +464,21 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		use.Arguments = nil // nobody reads them
 	}
 	for _, hook := range hooks() {
-		if on, said := switches[hook]; said && !on && pointOf(hook) != "" {
-			use.Off = append(use.Off, pointOf(hook))
+		if on, said := switches[hook]; said && !on {
+			use.Off = append(use.Off, pointsOf(hook)...)
 		}
 	}
 	if rest := partly()[name]; rest != "" {
 		r.tell(line, field+".name", "is "+name+", of which is not honoured yet: "+rest)
 	}
-	if name == pluginShares || name == pluginQuotas || name == pluginDRF {
+	if name == pluginShares || name == pluginQuotas || name == pluginDRF || name == pluginGroups {
 		// Switches of the file, and what its actions come to: no arguments of the file's have these names, or they are told above.
 		delete(use.Arguments, argumentHierarchy)
 		delete(use.Arguments, argumentReclaim)
 		if name != pluginShares && switches[hierarchy] {
 			use.Arguments[argumentHierarchy] = "true"
 		}
-		if name != pluginDRF && slices.Contains(r.out.Face.Actions, actionReclaim) {
+		if (name == pluginShares || name == pluginQuotas) && slices.Contains(r.out.Face.Actions, actionReclaim) {
 			use.Arguments[argumentReclaim] = "true"
 		}
 	}
@@ -483,6 +493,7 @@ func partly() map[string]string {
 	return map[string]string{
 		"nodeorder":             "imagelocality, podaffinity, podtopologyspread",
 		"resource-strategy-fit": "what pods say by annotations",
+		"nodegroup":             "the annotation volcano.sh/nodegroup-resource-limits of queues",
 	}
 }
 
