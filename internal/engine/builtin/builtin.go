@@ -91,14 +91,14 @@ func volcanos() engine.Registry {
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
 			votes.DRF:          {votes.DRFFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
-			nodegroup.Name: {nodegroup.Factory},
+			nodegroup.Name: {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory},
 		},
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware", "cdp",
+		"deviceshare", "tdm", "task-topology", "numa-aware", "cdp",
 		"rescheduling", "usage", "pdb", "network-topology-aware", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/spelling"
 )
@@ -455,6 +456,7 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 			r.tell(at[key], field+".arguments."+brief(key), "is no argument of plugin "+name)
 		}
 	}
+	r.idleArguments(name, field, args, at)
 	use := &engine.PluginUse{Name: name, Arguments: args}
 	if points == 0 {
 		if len(r.idle) == 0 {
@@ -486,6 +488,23 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		use.Arguments = nil
 	}
 	return use, nil
+}
+
+// idleArguments tells of arguments that are known and change nothing.
+func (r *reader) idleArguments(name, field string, args policy.Arguments, at map[string]int) {
+	if name != predicates.Name {
+		return
+	}
+	for _, s := range predicates.Switches() {
+		if on, err := strconv.ParseBool(args[s.Argument]); err == nil && !on {
+			r.tell(at[s.Argument], field+".arguments."+s.Argument, "is false and has no effect: "+s.Why)
+		}
+	}
+	for _, key := range []string{"volumebinding.weight", "volumebinding.bindTimeoutSeconds", "volumebinding.shape", "dynamicresources.filterTimeoutSeconds"} {
+		if line, said := at[key]; said {
+			r.tell(line, field+".arguments."+key, "has no effect: volumes and devices are chosen, and waited for, as for all gangs")
+		}
+	}
 }
 
 // partly are the plugins of which a part is not honoured yet.
