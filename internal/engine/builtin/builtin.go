@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/gpuspread"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/kubeflow"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/networktopology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeaffinity"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeavailability"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodegroup"
@@ -91,7 +92,7 @@ func volcanos() engine.Registry {
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
 			votes.DRF:          {votes.DRFFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
-			nodegroup.Name: {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory},
+			nodegroup.Name: {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
 		},
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
@@ -99,7 +100,7 @@ func volcanos() engine.Registry {
 	}
 	for _, name := range []string{
 		"deviceshare", "tdm", "task-topology", "numa-aware", "cdp",
-		"rescheduling", "usage", "pdb", "network-topology-aware", "extender", "resourcequota",
+		"rescheduling", "usage", "pdb", "extender", "resourcequota",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

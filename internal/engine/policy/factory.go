@@ -111,6 +111,7 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	queue-turn           QueueTurn          one no is enough
 //	starving             Starving           all of the first tier that has any must agree; nobody asked means no
 //	leaf-order           LeafOrder          first opinion that is not 0, then age, then UID
+//	domain-score         DomainScore        sum
 //
 // A face's own have these of the above for gangs of the face besides: gang-order, which stands for that of all; pod-order, likewise, and then the number at the end of the name,
 // age, name; queue-gate, all must agree, they and those of all; node-filter, likewise; node-score, which stands for that of all; company-score.
@@ -150,6 +151,7 @@ var extensions = []Extension{
 	naming("queue-turn", func(ps *Plugins) *[]Named[QueueTurn] { return &ps.Turns }),
 	naming("starving", func(ps *Plugins) *[]Named[Starving] { return &ps.Starving }),
 	many("leaf-order", func(ps *Plugins) *[]LeafOrder { return &ps.leafOrder }),
+	many("domain-score", func(ps *Plugins) *[]DomainScore { return &ps.domains }),
 	naming("close", func(ps *Plugins) *[]Named[Closer] { return &ps.Closers }),
 }
 

@@ -42,12 +42,15 @@ type Plugins struct {
 	Turns       []Named[QueueTurn]
 	Starving    []Named[Starving]
 	leafOrder   []LeafOrder
+	domains     []DomainScore
 
 	// Faces are what the tiers of a face's own have to say of its gangs, by its name; a face without a configuration has no entry.
 	Faces map[string][]*Plugins
 	// FaceScores are the node scores of a face's own, by its name: where there are some, they stand for Scores. None has an entry without any, and without a
 	// CompanyScore of its own.
 	FaceScores map[string][]NodeScore
+	// DomainScores are those of a face's own, by its name: where there are some, domains of one level are taken by them.
+	DomainScores map[string][]DomainScore
 	// FaceFilters are the faces with node filters of their own: what these say to pods of a class holds for the face, and for the queue.
 	FaceFilters map[string]bool
 
@@ -152,6 +155,9 @@ func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	}
 	if len(tier.Scores) > 0 || tier.Company != nil {
 		ps.FaceScores[face] = append(append([]NodeScore{}, ps.FaceScores[face]...), tier.Scores...)
+	}
+	if len(tier.domains) > 0 {
+		ps.DomainScores[face] = append(ps.DomainScores[face], tier.domains...)
 	}
 	for _, f := range tier.Filters {
 		own := ofFace{f.It, face, v}

@@ -93,6 +93,15 @@ func (v *View) MaxQueueID() int { return v.ledger.MaxQueueID() }
 // Queues returns the live ledgers of all sound queues, and of what stands for others; parents before children.
 func (v *View) Queues() []*ledger.QueueLedger { return v.ledger.Queues() }
 
+// Gang returns the live ledger of a gang; nil for None.
+func (v *View) Gang(id cluster.GangID) *ledger.GangState { return v.ledger.Gang(id) }
+
+// Touched is Ledger.Touched.
+func (v *View) Touched() []cluster.NodeID { return v.ledger.Touched() }
+
+// DomainScores are those of a face's own plugins; none of a face without any.
+func (v *View) DomainScores(face string) []DomainScore { return v.ps.DomainScores[face] }
+
 // Claimed is Ledger.Claimed.
 func (v *View) Claimed(q *ledger.QueueLedger) ledger.Claims { return v.ledger.Claimed(q) }
 

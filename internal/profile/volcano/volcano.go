@@ -110,6 +110,8 @@ func pointOf(hook string) policy.Point {
 		return "queue-gate"
 	case "Predicate":
 		return "node-filter"
+	case "HyperNodeOrder":
+		return "domain-score"
 	}
 	return ""
 }
