@@ -205,7 +205,17 @@ const (
 	PriorityClasses        ObjectKind = "PriorityClass"
 	PodDisruptionBudgets   ObjectKind = "PodDisruptionBudget"
 	NodeResourceTopologies ObjectKind = "NodeResourceTopology" // as *NodeZones
+	ResourceQuotas         ObjectKind = "ResourceQuota"        // as *SpaceQuota
 )
+
+// SpaceQuota is a ResourceQuota of a namespace: each amount that it bounds, in the order of its names.
+type SpaceQuota struct{ Bounds []QuotaBound }
+
+// QuotaBound bounds what the pods of a namespace ask for of a dimension, in its units: Hard, of which Used is used.
+type QuotaBound struct {
+	Dim        string
+	Hard, Used int64
+}
 
 // ObjectState sets an object carried for filters. Object is an API object that nobody writes to any more.
 type ObjectState struct {

@@ -92,7 +92,8 @@ func volcanos() engine.Registry {
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
 			votes.DRF:          {votes.DRFFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
-			nodegroup.Name: {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
+			votes.NamespaceQuota: {votes.NamespaceQuotaFactory},
+			nodegroup.Name:       {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
 		},
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
@@ -100,7 +101,7 @@ func volcanos() engine.Registry {
 	}
 	for _, name := range []string{
 		"deviceshare", "tdm", "task-topology", "numa-aware", "cdp",
-		"rescheduling", "usage", "pdb", "extender", "resourcequota",
+		"rescheduling", "usage", "pdb", "extender",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

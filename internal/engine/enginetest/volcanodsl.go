@@ -169,6 +169,8 @@ func volcanoFields() []field {
 		onAffinity("nodeGroupAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", func(a *v1beta1.Affinity) *[]string {
 			return &nodeGroupsOf(&a.NodeGroupAntiAffinity).PreferredDuringSchedulingIgnoredDuringExecution
 		}),
+		on("ResourceQuota.spec.hard", func(q *v1.ResourceQuota) { q.Spec.Hard = nil }),
+		on("ResourceQuota.status.used", func(q *v1.ResourceQuota) { q.Status.Used = nil }),
 		on("Queue.scheduling.volcano.sh.status.state", func(q *v1beta1.Queue) { q.Status.State = "" }),
 		on("Pod.metadata.annotations["+keys.GroupName+"]", func(p *v1.Pod) { delete(p.Annotations, keys.GroupName) }),
 		on("Pod.metadata.annotations["+keys.TaskSpec+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskSpec) }),

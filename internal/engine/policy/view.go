@@ -105,6 +105,12 @@ func (v *View) DomainScores(face string) []DomainScore { return v.ps.DomainScore
 // Claimed is Ledger.Claimed.
 func (v *View) Claimed(q *ledger.QueueLedger) ledger.Claims { return v.ledger.Claimed(q) }
 
+// AdmittedNow are the gangs that were admitted in this run, in order.
+func (v *View) AdmittedNow() []cluster.Key {
+	now, _ := v.ledger.Admissions()
+	return now
+}
+
 // Members is Ledger.Members.
 func (v *View) Members(g *ledger.GangState, set int32, f func(cluster.NodeID)) {
 	v.ledger.Members(g, set, f)
