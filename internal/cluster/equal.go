@@ -38,7 +38,14 @@ func (s Set) equal(o Set) bool {
 func (e *QueueState) equal(b *QueueState) bool {
 	return e.Name == b.Name && e.UID == b.UID && e.Display == b.Display && e.Parent == b.Parent && e.Priority == b.Priority && e.Created == b.Created &&
 		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock && e.NotReclaimable == b.NotReclaimable && e.Closed == b.Closed &&
-		slices.Equal(e.Path, b.Path)
+		slices.Equal(e.Path, b.Path) && e.NodeGroups.equal(b.NodeGroups)
+}
+
+func (g *NodeGroups) equal(o *NodeGroups) bool {
+	if g == nil || o == nil {
+		return g == o
+	}
+	return slices.Equal(g.Required, o.Required) && slices.Equal(g.Preferred, o.Preferred) && slices.Equal(g.Avoided, o.Avoided) && slices.Equal(g.Refused, o.Refused)
 }
 
 // equal leaves out when the promise runs out, and who made it: it is made anew in each cycle, and is the same.

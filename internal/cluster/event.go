@@ -175,6 +175,13 @@ type QueueState struct {
 	Closed string
 	// Path is its way from the root, which it leaves out, in a hierarchy of its own beside that of parents, where somebody sees to that; nil for none.
 	Path []Step `json:",omitempty"`
+	// NodeGroups are the groups of nodes that its work runs on, where somebody sees to that; nil where it says nothing of them.
+	NodeGroups *NodeGroups `json:",omitempty"`
+}
+
+// NodeGroups are groups of nodes by name: those that a queue requires and prefers, the first most, those that it would rather not have, and those that it refuses.
+type NodeGroups struct {
+	Required, Preferred, Avoided, Refused []string `json:",omitempty"`
 }
 
 // Step is one of a queue's path.
@@ -206,7 +213,17 @@ const (
 	PriorityClasses        ObjectKind = "PriorityClass"
 	PodDisruptionBudgets   ObjectKind = "PodDisruptionBudget"
 	NodeResourceTopologies ObjectKind = "NodeResourceTopology" // as *NodeZones
+	ResourceQuotas         ObjectKind = "ResourceQuota"        // as *SpaceQuota
 )
+
+// SpaceQuota is a ResourceQuota of a namespace: each amount that it bounds, in the order of its names.
+type SpaceQuota struct{ Bounds []QuotaBound }
+
+// QuotaBound bounds what the pods of a namespace ask for of a dimension, in its units: Hard, of which Used is used.
+type QuotaBound struct {
+	Dim        string
+	Hard, Used int64
+}
 
 // ObjectState sets an object carried for filters. Object is an API object that nobody writes to any more.
 type ObjectState struct {

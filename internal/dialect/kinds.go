@@ -70,6 +70,7 @@ const (
 	CSIDrivers
 	CSIStorageCapacities
 	PodDisruptionBudgets
+	ResourceQuotas
 	NodeResourceTopologies
 	DeviceClasses
 	ResourceSlices
@@ -83,10 +84,10 @@ const (
 // Row says what is the same wherever objects of a kind are handled. docs/contributing/checklist-kind.md says what else a new
 // row touches.
 type Row struct {
-	// Name is the kind as manifests and messages have it: "PodGroup". Of a kind of another face it goes on with the API group, as
+	// Name is the kind as manifests and messages have it: "PodGroup". Of a kind of another face's API group it goes on with the API group, as
 	// kubectl has it: "PodGroup.scheduling.volcano.sh".
 	Name string
-	// Face is the face whose kind it is, "" for what every scheduler reads. One without the face has no watch of it; Kubernetes' own every scheduler has.
+	// Face is the face whose kind it is, or whose plugins alone read it, "" for what every scheduler reads. One without the face has no watch of it; Kubernetes' own every scheduler has.
 	Face string
 	// New returns an empty object of the kind, List an empty list.
 	New  func() Object
@@ -133,6 +134,7 @@ var rows = [Kinds]Row{
 	CSIDrivers:             of[storagev1.CSIDriver, storagev1.CSIDriverList](Row{Name: "CSIDriver", Carried: cluster.CSIDrivers}),
 	CSIStorageCapacities:   of[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList](Row{Name: "CSIStorageCapacity", Namespaced: true, Carried: cluster.CSIStorageCapacities}),
 	PodDisruptionBudgets:   of[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](Row{Name: "PodDisruptionBudget", Namespaced: true, Carried: cluster.PodDisruptionBudgets, carry: budget}),
+	ResourceQuotas:         of[v1.ResourceQuota, v1.ResourceQuotaList](Row{Name: "ResourceQuota", Face: volcano.Face, Namespaced: true, Carried: cluster.ResourceQuotas, carry: spaceQuota, blank: newObject[cluster.SpaceQuota]}),
 	NodeResourceTopologies: of[topologyv1alpha2.NodeResourceTopology, topologyv1alpha2.NodeResourceTopologyList](Row{Name: "NodeResourceTopology", Optional: true, Carried: cluster.NodeResourceTopologies, carry: zones, blank: newObject[cluster.NodeZones]}),
 	DeviceClasses:          of[resourcev1.DeviceClass, resourcev1.DeviceClassList](Row{Name: "DeviceClass", Optional: true, Carried: cluster.DeviceClasses}),
 	ResourceSlices:         of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](Row{Name: "ResourceSlice", Optional: true, Carried: cluster.ResourceSlices}),
@@ -171,6 +173,13 @@ func existence(o Object) (any, string) {
 func budget(o Object) (any, string) {
 	if b, ok := o.(*policyv1.PodDisruptionBudget); ok {
 		return core.Budget(b), ""
+	}
+	return o, ""
+}
+
+func spaceQuota(o Object) (any, string) {
+	if q, ok := o.(*v1.ResourceQuota); ok {
+		return core.Quota(q), ""
 	}
 	return o, ""
 }

@@ -63,6 +63,7 @@ func (e *Engine) open(ps *policy.Plugins, v *policy.View) {
 		done()
 	}
 	ps.Faces, ps.FaceScores = make(map[string][]*policy.Plugins, len(e.faces)), map[string][]policy.NodeScore{}
+	ps.DomainScores, ps.FaceFilters = map[string][]policy.DomainScore{}, map[string]bool{}
 	for _, face := range sortedNames(e.faces) {
 		tiers := e.faces[face]
 		ps.Faces[face] = make([]*policy.Plugins, 0, len(tiers))

@@ -45,7 +45,7 @@ func (k *Kind) groupKind() schema.GroupKind { return k.GroupVersionKind.GroupKin
 // builtinKinds is what Kubernetes itself serves: by group and version the kinds, each with the letters n (namespaced), s (status
 // subresource) and g (generation).
 var builtinKinds = map[string]string{
-	"v1": "Pod:nsg Node:s Namespace:s ConfigMap:n Secret:n Service:ns ServiceAccount:n PersistentVolume:s PersistentVolumeClaim:ns " +
+	"v1": "Pod:nsg Node:s Namespace:s ConfigMap:n Secret:n Service:ns ServiceAccount:n PersistentVolume:s PersistentVolumeClaim:ns ResourceQuota:ns " +
 		"Event:n ReplicationController:nsg",
 	"apps/v1":                         "Deployment:nsg DaemonSet:nsg StatefulSet:nsg ReplicaSet:nsg",
 	"batch/v1":                        "Job:nsg CronJob:nsg",

@@ -42,9 +42,9 @@ func Root() cluster.QueueState {
 // Queue returns the event that makes the model know q as it is, and what is wrong with its numbers ("" for nothing).
 //
 // The larger of deserved and guarantee is its quota, what is guaranteed its guarantee, capability its limit, weight its weight over quota in every dimension. A queue whose parent is not said is
-// below root. Nothing is taken back from one whose reclaimable is false. It takes nothing new unless its state is Open, or not said yet. A negative amount counts as 0.
+// below root. Its affinity are the groups of nodes that it speaks of. Nothing is taken back from one whose reclaimable is false. It takes nothing new unless its state is Open, or not said yet. A negative amount counts as 0.
 //
-// Not honoured yet are that a guarantee is kept free while nobody asks for it, extendClusters, affinity and dequeueStrategy; see docs/ledgers/volcano.yaml.
+// Not honoured yet are that a guarantee is kept free while nobody asks for it, extendClusters and dequeueStrategy; see docs/ledgers/volcano.yaml.
 func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 	st := cluster.QueueState{
 		Name: QueueName(q.Name), UID: string(q.UID), Display: q.Name, Parent: QueueName(cmp.Or(q.Spec.Parent, keys.RootQueue)),
@@ -55,6 +55,7 @@ func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 		st.Parent, st.Priority = "", rootPriority
 	}
 	var problems []string
+	st.NodeGroups, problems = groups(q.Spec.Affinity)
 	read := func(field string, list corev1.ResourceList) map[string]int64 {
 		out := map[string]int64{}
 		for name, amount := range list { // order: the result is a map, the problems are sorted
@@ -91,6 +92,37 @@ func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 	}
 	slices.Sort(problems)
 	return st, "Queue " + q.Name + ": " + strings.Join(problems, "; ")
+}
+
+// mostGroups bounds each list of groups of nodes.
+const mostGroups = 256
+
+// groups are what a queue says of groups of nodes, nil for nothing; of a list that is too long the first count.
+func groups(a *v1beta1.Affinity) (*cluster.NodeGroups, []string) {
+	if a == nil {
+		return nil, nil
+	}
+	var problems []string
+	read := func(of *v1beta1.NodeGroupAffinity, field string) (required, preferred []string) {
+		if of == nil {
+			return nil, nil
+		}
+		cut := func(list []string, which string) []string {
+			if len(list) > mostGroups {
+				problems = append(problems, fmt.Sprintf("spec.affinity.%s.%s names %d groups; the first %d count", field, which, len(list), mostGroups))
+				list = list[:mostGroups]
+			}
+			return slices.Clone(list)
+		}
+		return cut(of.RequiredDuringSchedulingIgnoredDuringExecution, "requiredDuringSchedulingIgnoredDuringExecution"),
+			cut(of.PreferredDuringSchedulingIgnoredDuringExecution, "preferredDuringSchedulingIgnoredDuringExecution")
+	}
+	g := cluster.NodeGroups{}
+	g.Required, g.Preferred = read(a.NodeGroupAffinity, "nodeGroupAffinity")
+	if g.Refused, g.Avoided = read(a.NodeGroupAntiAffinity, "nodeGroupAntiAffinity"); len(g.Required)+len(g.Preferred)+len(g.Refused)+len(g.Avoided) == 0 {
+		return nil, nil
+	}
+	return &g, problems
 }
 
 // closed says why nothing new starts in q; "" if it does. The state is what the controller of queues says; nobody has said anything of a new one.

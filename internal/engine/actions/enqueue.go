@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"encoding/binary"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
@@ -47,13 +48,16 @@ func (Enqueue) Run(s *engine.Session) {
 	}
 }
 
-// alike puts gangs of one queue that ask for the same, and wait for as long, into one row each.
+// alike puts gangs of one queue that ask for the same, and wait for as long, into one row each; where namespaces have quotas, of one namespace too.
 func alike(s *engine.Session, gangs []*ledger.GangState) (rows []*row) {
-	known, key := map[string]*row{}, []byte(nil)
+	known, key, spaces := map[string]*row{}, []byte(nil), len(s.Snap.Objects(cluster.ResourceQuotas)) > 0
 	for _, g := range gangs {
 		key = binary.AppendVarint(binary.AppendVarint(key[:0], int64(g.Leaf.ID)), int64(g.AdmitAfter.Value))
 		for _, x := range s.Ledger.Asks(g.Gang) {
 			key = binary.AppendVarint(key, x)
+		}
+		if spaces {
+			key = append(key, g.Key.Namespace...)
 		}
 		of := known[string(key)]
 		if of == nil {

@@ -14,8 +14,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/gpuspread"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/kubeflow"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/networktopology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeaffinity"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeavailability"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/nodegroup"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeplacement"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodescores"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nominatednode"
@@ -95,6 +97,8 @@ func volcanos() engine.Registry {
 			votes.DRF:      {votes.DRFFactory},
 			votes.Cooldown: {votes.CooldownFactory}, budgets.LawName: {budgets.LawFactory},
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
+			votes.NamespaceQuota: {votes.NamespaceQuotaFactory},
+			nodegroup.Name:       {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
 		},
 	}
 	r.Late = map[string]func() engine.Action{
@@ -109,8 +113,7 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "predicates", "tdm", "task-topology", "numa-aware",
-		"rescheduling", "usage", "nodegroup", "network-topology-aware", "extender", "resourcequota",
+		"deviceshare", "tdm", "task-topology", "numa-aware", "rescheduling", "usage", "extender",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

@@ -168,6 +168,20 @@ func volcanoFields() []field {
 		on("Queue.scheduling.volcano.sh.spec.parent", func(q *v1beta1.Queue) { q.Spec.Parent = "" }),
 		on("Queue.scheduling.volcano.sh.spec.reclaimable", func(q *v1beta1.Queue) { q.Spec.Reclaimable = nil }),
 		on("Queue.scheduling.volcano.sh.spec.priority", func(q *v1beta1.Queue) { q.Spec.Priority = 0 }),
+		onAffinity("nodeGroupAffinity.requiredDuringSchedulingIgnoredDuringExecution", func(a *v1beta1.Affinity) *[]string {
+			return &nodeGroupsOf(&a.NodeGroupAffinity).RequiredDuringSchedulingIgnoredDuringExecution
+		}),
+		onAffinity("nodeGroupAffinity.preferredDuringSchedulingIgnoredDuringExecution", func(a *v1beta1.Affinity) *[]string {
+			return &nodeGroupsOf(&a.NodeGroupAffinity).PreferredDuringSchedulingIgnoredDuringExecution
+		}),
+		onAffinity("nodeGroupAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution", func(a *v1beta1.Affinity) *[]string {
+			return &nodeGroupsOf(&a.NodeGroupAntiAffinity).RequiredDuringSchedulingIgnoredDuringExecution
+		}),
+		onAffinity("nodeGroupAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", func(a *v1beta1.Affinity) *[]string {
+			return &nodeGroupsOf(&a.NodeGroupAntiAffinity).PreferredDuringSchedulingIgnoredDuringExecution
+		}),
+		on("ResourceQuota.spec.hard", func(q *v1.ResourceQuota) { q.Spec.Hard = nil }),
+		on("ResourceQuota.status.used", func(q *v1.ResourceQuota) { q.Status.Used = nil }),
 		on("Queue.scheduling.volcano.sh.status.state", func(q *v1beta1.Queue) { q.Status.State = "" }),
 		on("Pod.metadata.annotations["+keys.GroupName+"]", func(p *v1.Pod) { delete(p.Annotations, keys.GroupName) }),
 		on("Pod.metadata.annotations["+keys.TaskSpec+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskSpec) }),
@@ -182,4 +196,21 @@ func volcanoFields() []field {
 		on("Queue.scheduling.volcano.sh.metadata.annotations["+keys.Hierarchy+"]", func(q *v1beta1.Queue) { delete(q.Annotations, keys.Hierarchy) }),
 		on("Queue.scheduling.volcano.sh.metadata.annotations["+keys.HierarchyWeights+"]", func(q *v1beta1.Queue) { delete(q.Annotations, keys.HierarchyWeights) }),
 	}
+}
+
+// onAffinity makes a field of one list of a queue's groups of nodes.
+func onAffinity(name string, list func(*v1beta1.Affinity) *[]string) field {
+	return on("Queue.scheduling.volcano.sh.spec.affinity."+name, func(q *v1beta1.Queue) {
+		if q.Spec.Affinity != nil {
+			*list(q.Spec.Affinity) = nil
+		}
+	})
+}
+
+// nodeGroupsOf is what is there, or else something to take nothing off.
+func nodeGroupsOf(at **v1beta1.NodeGroupAffinity) *v1beta1.NodeGroupAffinity {
+	if *at == nil {
+		return &v1beta1.NodeGroupAffinity{}
+	}
+	return *at
 }

@@ -83,7 +83,7 @@ func (tr *trial) arrange(pods []cluster.PodID, from int, steps *int) bool {
 		return false
 	}
 	cost := 1
-	if tr.wanted(p.Class) {
+	if tr.wanted(p) {
 		cost = filterSteps
 	}
 	*steps -= len(tr.snap.NodeOrder) / passedOver
@@ -102,7 +102,7 @@ func (tr *trial) arrange(pods []cluster.PodID, from int, steps *int) bool {
 		mark := tr.st.Mark()
 		tr.put(p, n)
 		next := 0
-		if len(pods) > 1 && tr.snap.Pod(pods[1]).Class == p.Class && !tr.wanted(p.Class) {
+		if len(pods) > 1 && tr.snap.Pod(pods[1]).Class == p.Class && !tr.wanted(p) {
 			next = i
 		}
 		if tr.arrange(pods[1:], next, steps) {

@@ -162,7 +162,7 @@ func (q *backtracker) nodes(todo []subproblem, from int32) bool {
 	e := todo[0]
 	p := q.snap.Pod(e.pods[0])
 	cost := 1
-	if q.wanted(p.Class) {
+	if q.wanted(p) {
 		cost = filterSteps
 	}
 	q.steps -= e.in.size() / passedOver
@@ -183,7 +183,7 @@ func (q *backtracker) nodes(todo []subproblem, from int32) bool {
 			continue
 		}
 		next := int32(0)
-		if len(e.pods) > 1 && q.snap.Pod(e.pods[1]).Class == p.Class && !q.wanted(p.Class) {
+		if len(e.pods) > 1 && q.snap.Pod(e.pods[1]).Class == p.Class && !q.wanted(p) {
 			next = i
 		}
 		rest := append([]subproblem{{pods: e.pods[1:], in: e.in}}, todo[1:]...)

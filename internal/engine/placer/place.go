@@ -226,8 +226,8 @@ func (pl *Placer) CheckPods(pods []cluster.PodID) policy.Verdict {
 func (pl *Placer) Filtered(pods []cluster.PodID) bool {
 	var last *cluster.Class
 	for _, id := range pods {
-		if c := pl.snap.Pod(id).Class; c != last {
-			if last = c; pl.wanted(c) {
+		if p := pl.snap.Pod(id); p.Class != last {
+			if last = p.Class; pl.wanted(p) {
 				return true
 			}
 		}
@@ -235,16 +235,16 @@ func (pl *Placer) Filtered(pods []cluster.PodID) bool {
 	return false
 }
 
-// wanted says whether some filter has a say about pods of the class.
-func (pl *Placer) wanted(c *cluster.Class) bool {
-	return slices.ContainsFunc(pl.points.Filters, func(f policy.Named[policy.NodeFilter]) bool { return f.It.Wants(c) })
+// wanted says whether some filter has a say about the pod, and others of its class and gang.
+func (pl *Placer) wanted(p *cluster.Pod) bool {
+	return slices.ContainsFunc(pl.points.Filters, func(f policy.Named[policy.NodeFilter]) bool { return policy.Asks(f.It, p) })
 }
 
 // Exact says whether it does not matter on which of the nodes that take them these pods are: they are alike, and no filter
 // has a say.
 func (pl *Placer) Exact(pods []cluster.PodID) bool {
-	c := pl.snap.Pod(pods[0]).Class
-	return !pl.mixed(pods) && !pl.wanted(c) && c.Share.None() // devices and reservations' slots can be dealt out badly
+	p := pl.snap.Pod(pods[0])
+	return !pl.mixed(pods) && !pl.wanted(p) && p.Class.Share.None() // devices and reservations' slots can be dealt out badly
 }
 
 // Room says whether the nodes, as the session stands, have places enough for each kind of pod among these pods of g, filters
@@ -291,6 +291,9 @@ func (pl *Placer) shape(g *ledger.GangState, pods []cluster.PodID) (string, bool
 		}
 	}
 	var key []byte
+	if pl.points.FaceFilters[g.Key.Face] { // which look at face and queue
+		key = append(append(key, g.Queue...), 0)
+	}
 	if pl.Constrained(g) {
 		key = append(key, g.Shape()...)
 	}
@@ -481,7 +484,7 @@ func (pl *Placer) mayStay(p *cluster.Pod) bool {
 // say about its pods, and who is leaving may be what they mind.
 func (pl *Placer) Awaits(g *ledger.GangState) bool {
 	for h, on := range pl.ledger.HeldFor(g) {
-		if p := pl.snap.Pod(h.Waits); p != nil && !(pl.wanted(p.Class) && pl.Allows(p.Class, on)) {
+		if p := pl.snap.Pod(h.Waits); p != nil && !(pl.wanted(p) && pl.Allows(p.Class, on)) {
 			return false
 		}
 	}

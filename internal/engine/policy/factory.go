@@ -97,7 +97,7 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	node-ready           NodeReady          all must agree; a no turns a placement into a nomination
 //	node-score           NodeScore          sum
 //	pod-bonus            PodBonus           sum
-//	company-score        CompanyScore       exclusive: two owners are a start-up error
+//	company-score        CompanyScore       exclusive: two owners are a start-up error; with a face's own: sum
 //	device-order         DeviceOrder        sum; larger first, then devices in use, then the group
 //	observer             Observer           told in order, undone in reverse order
 //	                     Promises           told in order
@@ -111,9 +111,10 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	queue-turn           QueueTurn          one no is enough
 //	starving             Starving           all of the first tier that has any must agree; nobody asked means no
 //	leaf-order           LeafOrder          first opinion that is not 0, then age, then UID
+//	domain-score         DomainScore        sum
 //
 // A face's own have these of the above for gangs of the face besides: gang-order, which stands for that of all; pod-order, likewise, and then the number at the end of the name,
-// age, name; queue-gate, all must agree, they and those of all.
+// age, name; queue-gate, all must agree, they and those of all; node-filter, likewise; node-score, which stands for that of all; company-score.
 type Point string
 
 // extensions are all of them, point by point in the order of the table at [Point].
@@ -140,7 +141,7 @@ var extensions = []Extension{
 	many("node-ready", func(ps *Plugins) *[]NodeReady { return &ps.Ready }),
 	many("node-score", func(ps *Plugins) *[]NodeScore { return &ps.Scores }),
 	many("pod-bonus", func(ps *Plugins) *[]PodBonus { return &ps.Bonuses }),
-	one("company-score", func(ps *Plugins) *CompanyScore { return &ps.Company }),
+	{"company-score", true, has[CompanyScore], func(ps *Plugins, _ string, i Instance) { ps.Company = beside(ps.Company, i.(CompanyScore)) }},
 	many("device-order", func(ps *Plugins) *[]DeviceOrder { return &ps.deviceOrder }),
 	many("observer", func(ps *Plugins) *[]Observer { return &ps.observers }),
 	many("observer", func(ps *Plugins) *[]Promises { return &ps.promises }),
@@ -150,6 +151,7 @@ var extensions = []Extension{
 	naming("queue-turn", func(ps *Plugins) *[]Named[QueueTurn] { return &ps.Turns }),
 	naming("starving", func(ps *Plugins) *[]Named[Starving] { return &ps.Starving }),
 	many("leaf-order", func(ps *Plugins) *[]LeafOrder { return &ps.leafOrder }),
+	many("domain-score", func(ps *Plugins) *[]DomainScore { return &ps.domains }),
 	naming("close", func(ps *Plugins) *[]Named[Closer] { return &ps.Closers }),
 }
 

@@ -42,11 +42,17 @@ type Plugins struct {
 	Turns       []Named[QueueTurn]
 	Starving    []Named[Starving]
 	leafOrder   []LeafOrder
+	domains     []DomainScore
 
 	// Faces are what the tiers of a face's own have to say of its gangs, by its name; a face without a configuration has no entry.
 	Faces map[string][]*Plugins
-	// FaceScores are the node scores of a face's own, by its name: where there are some, they stand for Scores. None has an entry without any.
+	// FaceScores are the node scores of a face's own, by its name: where there are some, they stand for Scores. None has an entry without any, and without a
+	// CompanyScore of its own.
 	FaceScores map[string][]NodeScore
+	// DomainScores are those of a face's own, by its name: where there are some, domains of one level are taken by them.
+	DomainScores map[string][]DomainScore
+	// FaceFilters are the faces with node filters of their own: what these say to pods of a class holds for the face, and for the queue.
+	FaceFilters map[string]bool
 
 	orders map[string]*Orders // by face
 	last   lastOrders
@@ -144,12 +150,31 @@ func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	ps.Faces[face] = append(ps.Faces[face], tier)
 	ps.order(face, tier)
 	ps.observers = append(ps.observers, tier.observers...)
-	if len(tier.Scores) > 0 {
-		ps.FaceScores[face] = append(ps.FaceScores[face], tier.Scores...)
+	if tier.Company != nil {
+		ps.Company = beside(ps.Company, companyOfFace{tier.Company, face, v})
+	}
+	if len(tier.Scores) > 0 || tier.Company != nil {
+		ps.FaceScores[face] = append(append([]NodeScore{}, ps.FaceScores[face]...), tier.Scores...)
+	}
+	if len(tier.domains) > 0 {
+		ps.DomainScores[face] = append(ps.DomainScores[face], tier.domains...)
 	}
 	for _, f := range tier.Filters {
-		ps.Filters = append(ps.Filters, Named[NodeFilter]{f.Name, ofFace{f.It, face, v}})
+		own := ofFace{f.It, face, v}
+		ps.FaceFilters[face] = true
+		if r, ok := f.It.(NodeRefusals); ok {
+			of := refusalsOfFace{own, r}
+			ps.Filters, ps.Refusals = append(ps.Filters, Named[NodeFilter]{f.Name, of}), append(ps.Refusals, Named[NodeRefusals]{f.Name, of})
+			continue
+		}
+		ps.Filters = append(ps.Filters, Named[NodeFilter]{f.Name, own})
 	}
+}
+
+// Asks says whether the filter has a say about the pod.
+func Asks(f NodeFilter, p *cluster.Pod) bool {
+	of, own := f.(interface{ wantsPod(p *cluster.Pod) bool })
+	return f.Wants(p.Class) && (!own || of.wantsPod(p))
 }
 
 // ofFace is a NodeFilter that is asked about a face's pods alone: to all others it says yes.
@@ -159,10 +184,29 @@ type ofFace struct {
 	view *View
 }
 
+func (f ofFace) wantsPod(p *cluster.Pod) bool { return f.view.ofFace(p, f.face) }
+
 // CheckNode asks the filter about a pod of the face.
 func (f ofFace) CheckNode(p *cluster.Pod, n *cluster.Node) Verdict {
-	if g := f.view.snap.Gang(p.Gang); g == nil || g.Key.Face != f.face {
+	if !f.wantsPod(p) {
 		return Verdict{}
 	}
 	return f.NodeFilter.CheckNode(p, n)
 }
+
+// refusalsOfFace is a NodeRefusals that is asked about a face's pods alone.
+type refusalsOfFace struct {
+	ofFace
+	it NodeRefusals
+}
+
+// Refuses implements NodeRefusals.
+func (f refusalsOfFace) Refuses(p *cluster.Pod) ([]uint64, *Verdict) {
+	if !f.wantsPod(p) {
+		return nil, nil
+	}
+	return f.it.Refuses(p)
+}
+
+// RefusesAll implements NodeRefusals.
+func (f refusalsOfFace) RefusesAll(p *cluster.Pod) bool { return f.wantsPod(p) && f.it.RefusesAll(p) }

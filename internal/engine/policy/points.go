@@ -177,6 +177,12 @@ type Entwined interface {
 	Entwined() bool
 }
 
+// DomainScore says how well the pods of a set sit in a domain of a topology: larger is better. Of the domains of a level that have room for a set that must be, or would rather be, together
+// those of the largest score come first, of equal ones those in which the set has most pods. It is asked for each of them, as the session stands.
+type DomainScore interface {
+	ScoreDomain(q *SetQuery, t *cluster.Topology, d cluster.DomainID) int64
+}
+
 // PodGate says whether a pod of this class could run anywhere at all; it is asked once per class and run.
 type PodGate interface {
 	CheckPod(c *cluster.Class, namespace string) Verdict

@@ -28,6 +28,22 @@ func (v *View) FairShare(q cluster.QueueID) cluster.Resources {
 	return v.ps.Shares.FairShare(q)
 }
 
+// ofFace says whether a pod is of a gang of the face.
+func (v *View) ofFace(p *cluster.Pod, face string) bool {
+	g := v.snap.Gang(p.Gang)
+	return g != nil && g.Key.Face == face
+}
+
+// QueueOf is the ledger of the queue of a pod's gang; nil for a pod without either.
+func (v *View) QueueOf(p *cluster.Pod) *ledger.QueueLedger {
+	if g := v.snap.Gang(p.Gang); g != nil {
+		if l := v.ledger.Gang(g.ID); l != nil {
+			return l.Leaf
+		}
+	}
+	return nil
+}
+
 // Snapshot is what the run decides on.
 func (v *View) Snapshot() *cluster.Snapshot { return v.snap }
 
@@ -77,8 +93,23 @@ func (v *View) MaxQueueID() int { return v.ledger.MaxQueueID() }
 // Queues returns the live ledgers of all sound queues, and of what stands for others; parents before children.
 func (v *View) Queues() []*ledger.QueueLedger { return v.ledger.Queues() }
 
+// Gang returns the live ledger of a gang; nil for None.
+func (v *View) Gang(id cluster.GangID) *ledger.GangState { return v.ledger.Gang(id) }
+
+// Touched is Ledger.Touched.
+func (v *View) Touched() []cluster.NodeID { return v.ledger.Touched() }
+
+// DomainScores are those of a face's own plugins; none of a face without any.
+func (v *View) DomainScores(face string) []DomainScore { return v.ps.DomainScores[face] }
+
 // Claimed is Ledger.Claimed.
 func (v *View) Claimed(q *ledger.QueueLedger) ledger.Claims { return v.ledger.Claimed(q) }
+
+// AdmittedNow are the gangs that were admitted in this run, in order.
+func (v *View) AdmittedNow() []cluster.Key {
+	now, _ := v.ledger.Admissions()
+	return now
+}
 
 // Members is Ledger.Members.
 func (v *View) Members(g *ledger.GangState, set int32, f func(cluster.NodeID)) {

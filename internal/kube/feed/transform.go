@@ -88,7 +88,7 @@ func trimObject(obj any, others int, once *alike) (any, error) {
 		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)
 	case *v1beta1.Queue:
 		only(o, vckeys.Hierarchy, vckeys.HierarchyWeights)
-	case *v1.Namespace, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
+	case *v1.Namespace, *v1.ResourceQuota, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
 		only(o)
 	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:
 		only(o, volumeNotes...)

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/spelling"
 )
@@ -74,7 +75,18 @@ const (
 	hierarchy = "Hierarchy"
 )
 
-// pointOf is the point at which a plugin is not asked whose hook is switched off; "" where that changes nothing.
+// pointsOf are the points at which a plugin is not asked whose hook is switched off.
+func pointsOf(hook string) []policy.Point {
+	if hook == "NodeOrder" {
+		return []policy.Point{"node-score", "company-score"}
+	}
+	if p := pointOf(hook); p != "" {
+		return []policy.Point{p}
+	}
+	return nil
+}
+
+// pointOf is that point, of a hook that has one; "" where it is none.
 func pointOf(hook string) policy.Point {
 	switch hook {
 	case enqueued:
@@ -99,8 +111,8 @@ func pointOf(hook string) policy.Point {
 		return "queue-gate"
 	case "Predicate":
 		return "node-filter"
-	case "NodeOrder":
-		return "node-score"
+	case "HyperNodeOrder":
+		return "domain-score"
 	}
 	return ""
 }
@@ -111,6 +123,7 @@ const (
 	pluginDRF     = "drf"
 	pluginShares  = "proportion"
 	pluginQuotas  = "capacity"
+	pluginGroups  = "nodegroup"
 )
 
 // reader reads one file.
@@ -488,6 +501,7 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 			r.tell(at[key], field+".arguments."+brief(key), "is no argument of plugin "+name)
 		}
 	}
+	r.idleArguments(name, field, args, at)
 	use := &engine.PluginUse{Name: name, Arguments: args}
 	if points == 0 {
 		if len(r.idle) == 0 {
@@ -497,21 +511,21 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		use.Arguments = nil // nobody reads them
 	}
 	for _, hook := range hooks() {
-		if on, said := switches[hook]; said && !on && pointOf(hook) != "" {
-			use.Off = append(use.Off, pointOf(hook))
+		if on, said := switches[hook]; said && !on {
+			use.Off = append(use.Off, pointsOf(hook)...)
 		}
 	}
 	if rest := partly()[name]; rest != "" {
 		r.tell(line, field+".name", "is "+name+", of which is not honoured yet: "+rest)
 	}
-	if name == pluginShares || name == pluginQuotas || name == pluginDRF {
+	if name == pluginShares || name == pluginQuotas || name == pluginDRF || name == pluginGroups {
 		// Switches of the file, and what its actions come to: no arguments of the file's have these names, or they are told above.
 		delete(use.Arguments, argumentHierarchy)
 		delete(use.Arguments, argumentReclaim)
 		if name != pluginShares && switches[hierarchy] {
 			use.Arguments[argumentHierarchy] = "true"
 		}
-		if name != pluginDRF && slices.Contains(r.out.Face.Actions, actionReclaim) {
+		if (name == pluginShares || name == pluginQuotas) && slices.Contains(r.out.Face.Actions, actionReclaim) {
 			use.Arguments[argumentReclaim] = "true"
 		}
 	}
@@ -521,11 +535,29 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 	return use, nil
 }
 
+// idleArguments tells of arguments that are known and change nothing.
+func (r *reader) idleArguments(name, field string, args policy.Arguments, at map[string]int) {
+	if name != predicates.Name {
+		return
+	}
+	for _, s := range predicates.Switches() {
+		if on, err := strconv.ParseBool(args[s.Argument]); err == nil && !on {
+			r.tell(at[s.Argument], field+".arguments."+s.Argument, "is false and has no effect: "+s.Why)
+		}
+	}
+	for _, key := range []string{"volumebinding.weight", "volumebinding.bindTimeoutSeconds", "volumebinding.shape", "dynamicresources.filterTimeoutSeconds"} {
+		if line, said := at[key]; said {
+			r.tell(line, field+".arguments."+key, "has no effect: volumes and devices are chosen, and waited for, as for all gangs")
+		}
+	}
+}
+
 // partly are the plugins of which a part is not honoured yet.
 func partly() map[string]string {
 	return map[string]string{
 		"nodeorder":             "imagelocality, podaffinity, podtopologyspread",
 		"resource-strategy-fit": "what pods say by annotations",
+		"nodegroup":             "the annotation volcano.sh/nodegroup-resource-limits of queues",
 	}
 }
 

@@ -300,10 +300,49 @@ tiers:
 	}
 	want := []engine.PluginUse{
 		{Name: "drf", Off: []policy.Point{"gang-order", "pod-order", "leaf-order", "queue-gate"}, Arguments: policy.Arguments{"enableHierarchy": "true"}},
-		{Name: "resource-strategy-fit", Off: []policy.Point{"node-filter", "node-score"}, Arguments: policy.Arguments{"resources": `{"nvidia.com/gpu":{"type":"MostAllocated","weight":2}}`}},
+		{Name: "resource-strategy-fit", Off: []policy.Point{"node-filter", "node-score", "company-score"}, Arguments: policy.Arguments{"resources": `{"nvidia.com/gpu":{"type":"MostAllocated","weight":2}}`}},
 		{Name: "binpack", Off: []policy.Point{"admission-vote"}},
 	}
 	if d := cmp.Diff(want, file.Face.Tiers[0]); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// TestSwitchesOfPredicates: each check of nodes that a file switches off stays on, and is told with why; what is no switch is refused.
+func TestSwitchesOfPredicates(t *testing.T) {
+	t.Parallel()
+	text := "actions: allocate\ntiers:\n- plugins:\n  - name: predicates\n    arguments:\n"
+	names := []string{
+		"NodeAffinityEnable", "NodePortsEnable", "TaintTolerationEnable", "PodAffinityEnable", "NodeVolumeLimitsEnable", "VolumeZoneEnable", "PodTopologySpreadEnable",
+		"VolumeBindingEnable", "DynamicResourceAllocationEnable",
+	}
+	for _, name := range names {
+		text += "      predicate." + name + ": false\n"
+	}
+	file, err := Parse([]byte(text+"      predicate.CacheEnable: true\n      volumebinding.weight: 2\n      whim: 1\n"), builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, f := range file.Told {
+		told = append(told, f.Error())
+	}
+	said := strings.Join(told, "\n")
+	for i, name := range names {
+		if want := fmt.Sprintf("line %d: tiers[0].plugins[0].arguments.predicate.%s is false and has no effect: ", 6+i, name); !strings.Contains(said, want) {
+			t.Errorf("%s is not told:\n%s", name, said)
+		}
+	}
+	for _, want := range []string{"line 16: tiers[0].plugins[0].arguments.volumebinding.weight has no effect", "line 17: tiers[0].plugins[0].arguments.whim is no argument of plugin predicates"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("want %s:\n%s", want, said)
+		}
+	}
+	if len(told) != len(names)+3 { // and that the plugin has no part of its own
+		t.Errorf("%d are told:\n%s", len(told), said)
+	}
+	_, err = Parse([]byte(strings.ReplaceAll(text, "PodAffinityEnable: false", "PodAffinityEnable: no way")), builtin.Registry())
+	if want := `line 9: tiers[0].plugins[0].arguments cannot be: argument "predicate.PodAffinityEnable" is "no way"; it must be true or false`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -3,6 +3,7 @@
 package topology
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -35,7 +36,8 @@ type question struct {
 
 // NodeSets implements policy.NodeSets: the domains that have room, those of the preferred level first, then wider ones up to
 // the required level, or, without one, up to everything. Of one level, those come first in which the set has members, then
-// those that it fills best, widest level first, so that what is free stays in one piece. Pods that cannot all be in one
+// those that it fills best, widest level first, so that what is free stays in one piece; where the gang's face has scores of its own,
+// those of the largest come before. Pods that cannot all be in one
 // domain of the preferred level gather in few.
 //
 // Members of a set that has a required level keep it where they are.
@@ -158,8 +160,12 @@ func (q *question) candidates() ([]policy.NodeSet, policy.Verdict) {
 	}
 	walk(q.top)
 	var out []policy.NodeSet
+	scores := q.view.DomainScores(q.Gang.Key.Face)
 	for _, domains := range slices.Backward(byLevel) {
 		slices.SortStableFunc(domains, func(a, b cluster.DomainID) int { return q.members[b] - q.members[a] })
+		if len(scores) > 0 && len(domains) > 1 {
+			q.rank(domains, scores)
+		}
 		for _, d := range domains {
 			out = append(out, policy.NodeSet{Topology: q.t, Domain: d, Gather: q.preferred})
 		}
@@ -171,6 +177,17 @@ func (q *question) candidates() ([]policy.NodeSet, policy.Verdict) {
 		return nil, q.noRoom(base)
 	}
 	return out, policy.Verdict{}
+}
+
+// rank puts domains in the order of their scores, by a face's own plugins.
+func (q *question) rank(domains []cluster.DomainID, by []policy.DomainScore) {
+	scores := make(map[cluster.DomainID]int64, len(domains))
+	for _, d := range domains {
+		for _, p := range by {
+			scores[d] += p.ScoreDomain(q.SetQuery, q.t, d)
+		}
+	}
+	slices.SortStableFunc(domains, func(a, b cluster.DomainID) int { return cmp.Compare(scores[b], scores[a]) })
 }
 
 // holdsMembers says whether a set that has members of its own, and must be together, may go to a domain.
