@@ -138,7 +138,7 @@ func Rules(role string) Permissions {
 			rule(groupVCTopology, watch, "hypernodes"),
 			rule(groupVCShard, watch, "nodeshards"),
 			rule(groupVCShard, []string{"patch"}, "nodeshards/status"),
-			rule(groupCore, watch, "resourcequotas"), // on which plugin resourcequota votes
+			rule(groupCore, watch, "resourcequotas"),                // on which plugin resourcequota votes
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
 		}, Home: []rbacv1.PolicyRule{
 			only([]string{VolcanoSchedulerFile}, rule(groupCore, watch, "configmaps")), // or another one alone, in its namespace

@@ -93,7 +93,9 @@ func TestUpstreamsTree(t *testing.T) {
 	store.Apply(cluster.NodeState{Name: "n"}, cluster.QueueState{Name: "q"}, cluster.GangState{Key: key, UID: "root", Queue: "q", Sets: []cluster.Set{
 		{Parent: cluster.None, Children: []int32{1, 2, 5, 6}, Min: 1},
 		{Name: "whole", Leaf: true, Min: 2, UID: "u-whole"},
-		{Name: "sets", Children: []int32{3, 4}, Min: 2, Pods: 3, UID: "u-sets"}, {Name: "sets/a", Parent: 2, Leaf: true, Min: 1}, {Name: "sets/b", Parent: 2, Leaf: true},
+		{Name: "sets", Children: []int32{3, 4}, Min: 2, Pods: 3, UID: "u-sets"},
+		{Name: "sets/a", Parent: 2, Leaf: true, Min: 1},
+		{Name: "sets/b", Parent: 2, Leaf: true},
 		{Name: "half", Leaf: true, Min: 2, UID: "u-half"},
 		{Name: "none", Leaf: true, Min: 1, UID: "u-none"},
 	}})

@@ -7,9 +7,12 @@ import (
 	"strconv"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,10 +20,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
-// TestUpstreamsBeside: Muster beside kube-scheduler 1.37 with gangs of its own, on the same nodes.
+// TestUpstreamsBeside: Muster beside kube-scheduler 1.37 with gangs of its own, on the same nodes, and beside Kueue, for whose controller the test stands.
 func TestUpstreamsBeside(t *testing.T) {
 	w := newFixture(t, 2, lab.Options{
-		KubeScheduler: true, FeatureGates: "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+		KubeScheduler: true, FeatureGates: "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,WorkloadWithJob=true",
 		APIServerArgs: []string{"--runtime-config=scheduling.k8s.io/v1beta1=true"},
 	})
 	w.watch(t, &schedulingv1beta1.PodGroup{})
@@ -28,6 +31,7 @@ func TestUpstreamsBeside(t *testing.T) {
 	muster.start()
 	muster.awaitReady(t)
 	besideKubeScheduler(t, w)
+	besideKueue(t, w)
 	if rejected, err := w.lab.Rejected(t.Context()); err != nil || len(rejected) > 0 {
 		t.Errorf("kubelets turned away %v (%v): a node was overcommitted", rejected, err)
 	}
@@ -111,4 +115,70 @@ func besideKubeScheduler(t *testing.T, w *fixture) {
 	}
 	w.erase(t, a)
 	w.erase(t, b)
+}
+
+// kueueGate is the scheduling gate that Kueue puts on pods that it has not admitted.
+const kueueGate = "kueue.x-k8s.io/admission"
+
+// besideKueue has Jobs that Kueue has not admitted: their pods have its gate, and hold nothing, so that another Job takes all nodes. Admitted, which takes off the gates one by one and
+// adds the node selector of a flavor, they start whole, where the selector says.
+func besideKueue(t *testing.T, w *fixture) {
+	const space, other, last = "kueue", "other", "last"
+	w.namespace(t, space)
+	w.namespace(t, other)
+	w.namespace(t, last)
+	job := func(namespace, name string, size int, gpus string, gates ...corev1.PodSchedulingGate) {
+		j := gang(namespace, name, size, "")
+		j.Annotations = nil
+		j.Spec.Scheduling = &batchv1.JobSchedulingConfiguration{SchedulingPolicy: &schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy{Gang: &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{}}}
+		j.Spec.Template.Spec.SchedulingGates = gates
+		j.Spec.Template.Spec.Containers[0].Resources.Limits[lab.GPUResource] = resource.MustParse(gpus)
+		w.create(t, j)
+	}
+	job(space, "admitted", 4, "2", corev1.PodSchedulingGate{Name: kueueGate})
+	made := func() string {
+		if n := len(w.pods(space)); n != 4 {
+			return fmt.Sprintf("%d pods are made, want 4", n)
+		}
+		return ""
+	}
+	w.must(t, upstreamLimit, made)
+	job(other, "other", 16, "1") // all there is
+	w.must(t, upstreamLimit, w.allRunning(other, 16))
+	if n := w.boundNow(t, space); n != 0 {
+		t.Fatalf("%d gated pods are bound", n)
+	}
+	w.erase(t, other)
+
+	var flavor corev1.NodeList
+	if err := w.client.List(t.Context(), &flavor); err != nil {
+		t.Fatal(err)
+	}
+	node := flavor.Items[len(flavor.Items)-1].Name
+	admit := func(p *corev1.Pod) {
+		before := p.DeepCopy()
+		p.Spec.SchedulingGates = nil
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		if err := w.client.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods := w.pods(space)
+	for i := range pods[1:] {
+		admit(pods[1+i].DeepCopy())
+	}
+	job(last, "last", 1, "1") // who places it has seen what was there before
+	w.must(t, upstreamLimit, w.allRunning(last, 1))
+	if n := w.boundNow(t, space); n != 0 {
+		t.Fatalf("%d pods are bound while one of the Job's is not admitted", n)
+	}
+	w.erase(t, last)
+	admit(pods[0].DeepCopy())
+	w.must(t, upstreamLimit, w.allRunning(space, 4))
+	for _, p := range w.pods(space) {
+		if p.Spec.NodeName != node {
+			t.Errorf("pod %s runs on %s; it was admitted for %s", p.Name, p.Spec.NodeName, node)
+		}
+	}
+	w.erase(t, space)
 }
