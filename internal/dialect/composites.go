@@ -118,10 +118,10 @@ func (t *Translator) readComposite(key types.NamespacedName, c *schedulingv1alph
 	}
 	t.upstream.treesDirty[key] = struct{}{}
 	seen := map[types.NamespacedName]struct{}{}
-	var mark func(types.NamespacedName)
-	mark = func(at types.NamespacedName) {
+	var mark func(at types.NamespacedName, level int)
+	mark = func(at types.NamespacedName, level int) {
 		b := t.upstream.below[at]
-		if _, again := seen[at]; again || b == nil {
+		if _, again := seen[at]; again || b == nil || level > upstream.MaxDepth+1 { // whoever is further down looks no further up either
 			return
 		}
 		seen[at] = struct{}{}
@@ -129,10 +129,10 @@ func (t *Translator) readComposite(key types.NamespacedName, c *schedulingv1alph
 			t.upstream.groupsDirty[group] = struct{}{}
 		}
 		for composite := range b.composites { // order: a set
-			mark(composite)
+			mark(composite, level+1)
 		}
 	}
-	mark(key)
+	mark(key, 1)
 }
 
 // branch is what is there of a tree from a composite on, which is on that level, the root on the first.

@@ -231,11 +231,10 @@ func (s *site) literal() (nodes []float64, hypers map[string]float64) {
 		return sum / weights
 	}
 	hypers = map[string]float64{}
-	lowest, highest := math.MaxInt, 0
 	for _, h := range all {
 		hypers[h.name] = 100 * filled(h, 2)
 	}
-	lowest, highest = s.low, max(s.low, s.high)+1
+	lowest, highest := s.low, max(s.low, s.high)+1
 	own := func(node int) (name string) { // the HyperNode of the lowest tier
 		if n := s.nodes[node]; n.low != "" {
 			return n.low
