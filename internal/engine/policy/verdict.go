@@ -108,6 +108,7 @@ const (
 	UnblockBind                                             // the next try of a bind, at WakeAt
 	UnblockSettings                                         // the configuration
 	UnblockStart                                            // nothing: it has room, and what is under way ends
+	UnblockNamespace                                        // a higher quota of its namespace, or others of it that end
 )
 
 // Verdict is a typed answer. The zero Verdict is yes.

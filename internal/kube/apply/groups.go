@@ -216,7 +216,7 @@ func statusOf(snap *cluster.Snapshot, gang *cluster.Gang, reason *policy.Reason,
 
 // refused says of a reason that the gang is not admitted: by its queue, because it is not in order, or by a vote.
 func refused(r *policy.Reason) bool {
-	if r != nil && r.Unblock == policy.UnblockAdmission {
+	if r != nil && (r.Unblock == policy.UnblockAdmission || r.Unblock == policy.UnblockNamespace) {
 		return true
 	}
 	switch r {

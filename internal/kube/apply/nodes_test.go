@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/dynamicresources"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/nodegroup"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodescores"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
@@ -40,7 +41,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		policy.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
 		topology.ReasonTopologyLevel, dynamicresources.ReasonClaimMissing, dynamicresources.ReasonClaimBroken, dynamicresources.ReasonClaimQueue, dynamicresources.ReasonClaimFull,
 		dynamicresources.ReasonDeviceClassMissing, filters.ReasonVolumeClaimMissing, filters.ReasonVolumeClaimBroken, filters.ReasonVolumeInUse,
-		policy.ReasonNoAllocate, policy.ReasonPostponed, policy.ReasonBinding, policy.ReasonReleasing,
+		policy.ReasonNoAllocate, votes.ReasonNamespaceFull, policy.ReasonPostponed, policy.ReasonBinding, policy.ReasonReleasing,
 	}
 	yes := []*engine.Reason{
 		nil, policy.ReasonInsufficient, policy.ReasonNoSharedDevice, predicates.ReasonNoDeviceMemory, policy.ReasonGangNoRoom,
@@ -49,7 +50,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
 		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
-		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved,
+		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved, nodegroup.ReasonInNoGroup, nodegroup.ReasonNotForQueue,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
 		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, policy.ReasonPodKept, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,

@@ -32,12 +32,6 @@ const (
 	avoided   = -1 * policy.ScorePoint
 )
 
-// The reasons that this package says.
-var (
-	ReasonInNoGroup   = &policy.Reason{Key: "NodeInNoGroup", Text: "in no group of nodes: no label {object}", Unblock: policy.UnblockNode}
-	ReasonNotForQueue = &policy.Reason{Key: "NodeGroupNotForQueue", Text: "group {object} of nodes is not for queue {detail}", Unblock: policy.UnblockNode}
-)
-
 // Factory declares it. A queue with groups may use a node whose group it requires, prefers, or would rather not have, and does not refuse. Of the others strict decides.
 var Factory = policy.Makes(build, ReasonInNoGroup, ReasonNotForQueue)
 

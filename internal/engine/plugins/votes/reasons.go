@@ -9,7 +9,7 @@ var (
 	ReasonQueueFull = &policy.Reason{Key: "QueueFull", Text: "not admitted: its minimum asks for {need} {dim}, and {have} are left of what queue {object} may have; " +
 		"it goes on when others of the queue have ended, or the queue may have more", Unblock: policy.UnblockAdmission, Untried: true}
 	ReasonNamespaceFull = &policy.Reason{Key: "NamespaceQuotaFull", Text: "not admitted: its minimum asks for {need} {dim}, and {have} are left of ResourceQuota {object}; " +
-		"it goes on when others of the namespace have ended, or the quota is raised", Unblock: policy.UnblockAdmission, Untried: true}
+		"it goes on when others of the namespace have ended, or the quota is raised", Unblock: policy.UnblockNamespace, Untried: true}
 	ReasonBeyondDeserved = &policy.Reason{Key: "BeyondDeserved", Text: "queue {object} would hold {need} {dim}, above the {have} that it deserves; " +
 		"it goes on when others of the queue have ended, when other queues ask for less, or with a larger weight", Unblock: policy.UnblockShare}
 	ReasonBeyondCapability = &policy.Reason{Key: "BeyondCapability", Text: "queue {object} would hold {need} {dim}, above the {have} that it may have beside what is guaranteed to others; " +
