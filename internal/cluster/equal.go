@@ -37,7 +37,7 @@ func (s Set) equal(o Set) bool {
 
 func (e *QueueState) equal(b *QueueState) bool {
 	return e.Name == b.Name && e.UID == b.UID && e.Display == b.Display && e.Parent == b.Parent && e.Priority == b.Priority && e.Created == b.Created &&
-		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock && e.NotReclaimable == b.NotReclaimable && e.Closed == b.Closed &&
+		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock && e.NotReclaimable == b.NotReclaimable && e.Closed == b.Closed && e.InOrder == b.InOrder &&
 		slices.Equal(e.Path, b.Path) && e.NodeGroups.equal(b.NodeGroups)
 }
 

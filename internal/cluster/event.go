@@ -175,6 +175,8 @@ type QueueState struct {
 	Closed string
 	// Path is its way from the root, which it leaves out, in a hierarchy of its own beside that of parents, where somebody sees to that; nil for none.
 	Path []Step `json:",omitempty"`
+	// InOrder says that it hands out in order: while a gang of it waits for its minimum, nothing is given to those behind.
+	InOrder bool `json:",omitempty"`
 	// NodeGroups are the groups of nodes that its work runs on, where somebody sees to that; nil where it says nothing of them.
 	NodeGroups *NodeGroups `json:",omitempty"`
 }

@@ -243,6 +243,23 @@ func (q *GangQueue) Push(g *ledger.GangState) {
 	q.fix(n)
 }
 
+// Stay tells the queue that the gang it handed out last waits on, without its minimum. If its leaf hands out in order, those behind it are told so and not handed out, but for those to
+// whom room is promised. O(gangs of the leaf), once.
+func (q *GangQueue) Stay(g *ledger.GangState) {
+	if !g.Leaf.InOrder || g.Satisfied() {
+		return
+	}
+	n := &q.nodes[g.Leaf.ID]
+	n.gangs.list = slices.DeleteFunc(n.gangs.list, func(behind *ledger.GangState) bool {
+		if q.s.Ledger.Holds(behind) || behind.Satisfied() {
+			return false
+		}
+		q.s.Recorder.Behind(behind, g)
+		return true
+	})
+	heap.Init(&n.gangs)
+}
+
 // settle puts the branch of the last gang in order, after whatever was placed.
 func (q *GangQueue) settle() {
 	if n := q.dirty; n != nil {

@@ -178,7 +178,7 @@ func (s *Session) Waiting() []*ledger.GangState {
 		if pods, _ := s.Ledger.Next(g); len(pods) == 0 { // most: they were placed in this cycle
 			continue
 		}
-		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.Nominated() || s.Placer.Limited(g) {
+		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.Nominated() || s.Recorder.IsBehind(g) || s.Placer.Limited(g) {
 			continue
 		}
 		if end := cluster.Latest(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)).Add(g.PreemptionDelay); g.PreemptionDelay > 0 && end.After(s.Snap.Now) {

@@ -44,12 +44,13 @@ func Root() cluster.QueueState {
 // The larger of deserved and guarantee is its quota, what is guaranteed its guarantee, capability its limit, weight its weight over quota in every dimension. A queue whose parent is not said is
 // below root. Its affinity are the groups of nodes that it speaks of. Nothing is taken back from one whose reclaimable is false. It takes nothing new unless its state is Open, or not said yet. A negative amount counts as 0.
 //
-// Not honoured yet are that a guarantee is kept free while nobody asks for it, extendClusters and dequeueStrategy; see docs/ledgers/volcano.yaml.
+// Not honoured yet are that a guarantee is kept free while nobody asks for it, and extendClusters; see docs/ledgers/volcano.yaml.
 func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 	st := cluster.QueueState{
 		Name: QueueName(q.Name), UID: string(q.UID), Display: q.Name, Parent: QueueName(cmp.Or(q.Spec.Parent, keys.RootQueue)),
 		Priority: q.Spec.Priority, Created: core.Nanoseconds(&q.CreationTimestamp), Closed: closed(q),
 		NotReclaimable: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable, Path: path(q),
+		InOrder: q.Spec.DequeueStrategy == v1beta1.DequeueStrategyFIFO,
 	}
 	if q.Name == keys.RootQueue {
 		st.Parent, st.Priority = "", rootPriority

@@ -30,6 +30,7 @@ func (Allocate) Run(s *engine.Session) {
 		}
 		switch {
 		case left:
+			queue.Stay(g)
 			continue
 		case d == nil && promised && !st.Binds():
 			st.Discard() // the promise stands, for the room it was made for
@@ -37,6 +38,7 @@ func (Allocate) Run(s *engine.Session) {
 			continue
 		case d != nil && promised && s.Placer.Awaits(g):
 			s.Recorder.Diagnose(g, s.StillReleasing(g))
+			queue.Stay(g)
 			continue
 		case d != nil && promised:
 			s.Ledger.Void(g)
@@ -44,6 +46,7 @@ func (Allocate) Run(s *engine.Session) {
 			continue
 		case d != nil:
 			s.Recorder.Diagnose(g, d)
+			queue.Stay(g)
 			continue
 		}
 		s.Accept(st)

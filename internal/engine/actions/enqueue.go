@@ -7,6 +7,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Enqueue admits gangs that have to be admitted before they can be tried, in queue order: each is voted on once, with what those before it were admitted for. Of gangs
@@ -23,15 +24,24 @@ func (Enqueue) Run(s *engine.Session) {
 		g := heap.Pop(row).(*ledger.GangState)
 		first, of[g] = append(first, g), row
 	}
+	ahead := map[*ledger.QueueLedger]*policy.Verdict{} // of leaves that hand out in order and have refused somebody
 	queue := s.NewGangQueue(first)
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
 		s.Recorder.Considered()
 		row := of[g]
-		no, wake := s.Rules.Vote(g)
+		no, wake := ahead[g.Leaf], cluster.Instant{}
+		if no != nil {
+			s.Rules.Refuse(g, no)
+		} else if no, wake = s.Rules.Vote(g); no != nil && g.Leaf.InOrder {
+			ahead[g.Leaf] = &policy.Verdict{Code: policy.No, Reason: policy.ReasonBehind, Object: g.Key.String()}
+		}
 		if !wake.IsZero() {
 			s.Recorder.WakeAt(wake)
 		}
 		if no != nil && wake.IsZero() {
+			if ahead[g.Leaf] != nil {
+				no = ahead[g.Leaf]
+			}
 			for _, mate := range row.gangs {
 				s.Rules.Refuse(mate, no)
 			}

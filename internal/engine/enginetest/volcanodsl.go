@@ -128,6 +128,7 @@ func groupOf(p *v1.Pod) string {
 // volcanoFields are the fields of Volcano's objects that decide something.
 func volcanoFields() []field {
 	return []field{
+		on("Queue.scheduling.volcano.sh.spec.dequeueStrategy", func(q *v1beta1.Queue) { q.Spec.DequeueStrategy = "" }),
 		on("PodGroup.scheduling.volcano.sh.spec.minMember", func(g *v1beta1.PodGroup) { g.Spec.MinMember = 0 }),
 		on("PodGroup.scheduling.volcano.sh.spec.minTaskMember", func(g *v1beta1.PodGroup) { g.Spec.MinTaskMember = nil }),
 		on("PodGroup.scheduling.volcano.sh.spec.networkTopology", func(g *v1beta1.PodGroup) { g.Spec.NetworkTopology = nil }),

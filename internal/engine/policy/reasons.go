@@ -29,6 +29,7 @@ var (
 	// ReasonNodesEmpty: the cluster (or shard) has no node
 	ReasonNodesEmpty      = &Reason{Key: "NoNodes", Text: "there are no nodes", Unblock: UnblockFirst}
 	ReasonQueueDepth      = &Reason{Key: "BeyondQueueDepth", Text: "{have} gangs of queue {object} are before it, and no more are looked at in a cycle", Unblock: UnblockDepth}
+	ReasonBehind          = &Reason{Key: "BehindInQueue", Text: "{object} is before it, and its queue hands out in order", Unblock: UnblockDepth, Untried: true}
 	ReasonNextCycle       = &Reason{Key: "NextCycle", Text: "the searches for those before it took what one cycle may spend; it is asked about in the next", Unblock: UnblockTurn}
 	ReasonPreemptionDelay = &Reason{Key: "PreemptionDelay", Text: "its preemption delay is not over", Unblock: UnblockTime}
 	// ReasonNotPreemptible: the gang must not be disturbed, or must not disturb
@@ -62,7 +63,7 @@ func Reasons() []*Reason {
 	return []*Reason{
 		ReasonInsufficient, ReasonNoSharedDevice, ReasonGangNoRoom, ReasonQueueMissing, ReasonQueueNotLeaf, ReasonQueueClosed, ReasonQueueBroken, ReasonGangInvalid, ReasonNoAllocate,
 		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
-		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonPodKept, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
+		ReasonQueueDepth, ReasonBehind, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonPodKept, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
 		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,
 		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonNotStarving, ReasonNotReclaimable, ReasonNoJudge, ReasonUnbroken, ReasonSwitchedOff,
 	}

@@ -27,6 +27,7 @@ type Recorder struct {
 	answers   map[string]cluster.RememberedAnswer
 	postponed map[cluster.GangID]bool // an action of this run did not get to it
 	left      map[cluster.GangID]bool // what its queue may spend in this run was spent before, see Leave
+	behind    map[cluster.GangID]bool
 }
 
 // New returns the recorder of a run of so many actions, to which reasons are all that may be said, by key. room is its array
@@ -244,6 +245,18 @@ func (rec *Recorder) Beyond(g *ledger.GangState, depth int) {
 	}
 	rec.Note(g, Attempt{Action: rec.Action(), Verdict: v})
 }
+
+// Behind notes that a gang waits for one before it in its queue, which hands out in order, until the run ends.
+func (rec *Recorder) Behind(g, first *ledger.GangState) {
+	if rec.behind == nil {
+		rec.behind = map[cluster.GangID]bool{}
+	}
+	rec.behind[g.ID] = true
+	rec.Diagnose(g, &Diagnosis{Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonBehind, Object: first.Key.String()}})
+}
+
+// IsBehind says whether that was noted of a gang.
+func (rec *Recorder) IsBehind(g *ledger.GangState) bool { return rec.behind[g.ID] }
 
 // Retell is what was told to a gang that asks for the same again, with the pods that it would have placed now.
 func (rec *Recorder) Retell(t *Told, pods []cluster.PodID) *Diagnosis {

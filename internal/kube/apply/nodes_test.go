@@ -37,7 +37,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 	t.Parallel()
 	no := []*engine.Reason{
 		proportion.ReasonOverLimit, proportion.ReasonNonPreemptibleOverQuota, policy.ReasonQueueMissing, policy.ReasonQueueNotLeaf, policy.ReasonQueueClosed, policy.ReasonQueueBroken,
-		policy.ReasonQueueDepth, policy.ReasonGaveUp, policy.ReasonGangInvalid, policy.ReasonGangNotReady, policy.ReasonGated,
+		policy.ReasonQueueDepth, policy.ReasonBehind, policy.ReasonGaveUp, policy.ReasonGangInvalid, policy.ReasonGangNotReady, policy.ReasonGated,
 		policy.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
 		topology.ReasonTopologyLevel, dynamicresources.ReasonClaimMissing, dynamicresources.ReasonClaimBroken, dynamicresources.ReasonClaimQueue, dynamicresources.ReasonClaimFull,
 		dynamicresources.ReasonDeviceClassMissing, filters.ReasonVolumeClaimMissing, filters.ReasonVolumeClaimBroken, filters.ReasonVolumeInUse,
