@@ -107,7 +107,7 @@ func points(w io.Writer, title, unit string, outcomes []*Outcome, list []lines, 
 		p.Add(s)
 		p.Legend.Add(m.name, s)
 	}
-	p.Legend.Top = marks == nil
+	p.Legend.Top = true // what is down there is far from what is aimed at, and would be hidden
 	canvas := vgimg.NewWith(vgimg.UseWH(10*vg.Inch, 4.5*vg.Inch), vgimg.UseDPI(120))
 	p.Draw(draw.New(canvas))
 	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(w); err != nil {
