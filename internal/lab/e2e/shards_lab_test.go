@@ -139,6 +139,11 @@ func TestFiveShards(t *testing.T) {
 	since := time.Now()
 	for _, p := range ps {
 		w.create(t, webJob(p.name, "web", "4"))
+	}
+	for _, p := range ps { // before others of its queue come: of those made in one second the order is anybody's, and where one of a queue is looked at, it would wait behind who waits
+		w.must(t, time.Minute, w.allRunning(p.name, 10))
+	}
+	for _, p := range ps {
 		w.create(t, pooledJob(p.name, "c1", "calm", 4, ""))
 		w.create(t, pooledJob(p.name, "c2", "calm", 4, ""))
 	}
