@@ -164,7 +164,7 @@ func beside(b *testing.B, city roleCity) {
 		}
 	})
 	role := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestRoleProcess$", "-test.v")
-	role.Env = append([]string{"GOGC=50"}, os.Environ()...) // as muster has it for its roles
+	role.Env = append([]string{"GOGC=30"}, os.Environ()...) // as muster has it for this role
 	role.Env = append(role.Env, fmt.Sprintf("%s=https://%s %s %s", roleOf, l.Addr(), server.Fingerprint(), b.TempDir()))
 	in, err := role.StdinPipe()
 	if err != nil {
