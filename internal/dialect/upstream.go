@@ -3,11 +3,13 @@ package dialect
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -125,7 +127,12 @@ func (t *Translator) upstreamQueue(group types.NamespacedName, at *upstreamPlace
 
 // readUpstreamGang takes in a group.
 func (t *Translator) readUpstreamGang(key types.NamespacedName, pg *schedulingv1beta1.PodGroup) {
-	if old := t.upstream.groups[key]; old != nil {
+	old := t.upstream.groups[key]
+	if old != nil && pg != nil && saysTheSame(old, pg) { // a status, which we write ourselves, would have a whole tree told anew
+		t.upstream.groups[key] = pg
+		return
+	}
+	if old != nil {
 		t.hangGroup(key, old, false)
 	}
 	if pg == nil {
@@ -135,6 +142,12 @@ func (t *Translator) readUpstreamGang(key types.NamespacedName, pg *schedulingv1
 		t.hangGroup(key, pg, true)
 	}
 	t.upstream.groupsDirty[key] = struct{}{}
+}
+
+// saysTheSame says whether two states of a group differ in nothing but what is not read: its status, and who wrote what when.
+func saysTheSame(a, b *schedulingv1beta1.PodGroup) bool {
+	return a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && a.CreationTimestamp.Equal(&b.CreationTimestamp) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
 // tellUpstreamGroup tells of a group that may have changed, or may be in another place: of the gang that it is by itself, if it is one.

@@ -124,6 +124,50 @@ func TestUpstreamsHistory(t *testing.T) {
 	}
 }
 
+// TestUpstreamsStatus: of a group that changed in its status alone nothing is told, neither of itself nor of the tree that it is in; of one whose spec, label or annotation changed, the gang.
+func TestUpstreamsStatus(t *testing.T) {
+	t.Parallel()
+	parent := "c"
+	tr, gangs := NewTranslator(Options{}), 0
+	take := func(k Kind, o Object) int {
+		gangs = 0
+		tr.Take(k, KeyOf(o), o, func(e cluster.Event) {
+			if _, ok := e.(cluster.GangState); ok {
+				gangs++
+			}
+		})
+		return gangs
+	}
+	take(CompositePodGroups, compositeOf(parent, "q", ""))
+	for _, below := range []*string{nil, &parent} {
+		pg := upstreamGroupOf("a", "q", "")
+		pg.Spec.ParentCompositePodGroupName = below
+		if take(UpstreamPodGroups, pg) == 0 {
+			t.Fatal("a new group is not told")
+		}
+		pg = pg.DeepCopy()
+		pg.Status.Conditions = []metav1.Condition{{Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionTrue}}
+		pg.ResourceVersion = "2"
+		if n := take(UpstreamPodGroups, pg); n != 0 {
+			t.Errorf("a status has %d gangs told", n)
+		}
+		for what, edit := range map[string]func(*schedulingv1beta1.PodGroup){
+			"spec":  func(g *schedulingv1beta1.PodGroup) { g.Spec.SchedulingPolicy.Gang.MinCount++ },
+			"label": func(g *schedulingv1beta1.PodGroup) { g.Labels = map[string]string{keys.QueueLabel: "r" + g.Name} },
+			"annotation": func(g *schedulingv1beta1.PodGroup) {
+				g.Annotations = map[string]string{keys.SubgroupsAnnotation: "x=1"}
+			},
+		} {
+			next := pg.DeepCopy()
+			edit(next)
+			if take(UpstreamPodGroups, next) == 0 {
+				t.Errorf("another %s has no gang told", what)
+			}
+			take(UpstreamPodGroups, pg)
+		}
+	}
+}
+
 // TestUpstreamsMembers: which gang a pod is in, which queue a gang is of, and which topologies there are, is as a slow reading of all objects says: pods of ours go to the group that they name
 // if it is not there (or is, by its own label or the first pod's, of the queue that theirs names), unless it is not there and they name a PodGroup of KAI's.
 func TestUpstreamsMembers(t *testing.T) {

@@ -62,10 +62,9 @@ func New(s control.Shell, name string) (*Controller, error) {
 		return due
 	})
 	control.WatchLater(c.Loop, &shard.NodeShard{}, func(s *shard.NodeShard, gone bool) []control.Due[string] {
-		if s.Name != name && !book.Seen(s, gone) {
+		if others := book.Seen(s, gone); s.Name != name && !others {
 			return nil
 		}
-		book.Seen(s, gone)
 		return due
 	})
 	return c, nil

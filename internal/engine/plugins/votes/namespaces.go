@@ -68,11 +68,15 @@ func (s *spaceVote) follow() {
 	}
 	now := s.view.AdmittedNow()
 	for ; s.read < len(now); s.read++ {
-		if g := snap.GangByKey(now[s.read]); g != nil && s.of[g.Key.Namespace] != nil {
-			sum := s.pending[g.Key.Namespace]
+		space := now[s.read].Namespace
+		if s.of[space] == nil { // nobody asks what it was admitted for
+			continue
+		}
+		if g := snap.GangByKey(now[s.read]); g != nil {
+			sum := s.pending[space]
 			least, _ := g.Minimum()
 			sum.AddCapped(least)
-			s.pending[g.Key.Namespace] = sum
+			s.pending[space] = sum
 		}
 	}
 }
