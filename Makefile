@@ -77,8 +77,9 @@ test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, wh
 	MUSTER_NODE_BINARY=$(CURDIR)/bin/muster-node MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
 	  $(GO) test -count=1 -tags lab -run '^TestRealGPU$$' -v -timeout 5m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
-test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited (a few minutes); prints the figures
+test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited, then one of 100 that the faces share (a quarter of an hour); prints the figures
 	SOAK_ROUNDS=10000 $(GO) test -count=1 -run '^TestSoak$$' -v -timeout 30m ./internal/sim
+	SOAK_ROUNDS=10000 $(GO) test -count=1 -run '^TestFacesLive$$' -v -timeout 60m ./internal/engine/enginetest
 
 prove-forecast: ## Forecasts of starts against what came: FORECASTS (2000) for each of ten loads, the recorded trace ../shared/traces/openb among them, beside two other methods (half an hour); writes the table and plots of docs/concepts/eta.md
 	FORECASTS=$(or $(FORECASTS),2000) $(GO) test -count=1 -run '^TestProve$$' -v -parallel 10 -timeout 6h ./internal/trial/forecast
@@ -94,7 +95,7 @@ test-oracle: ## The victim search against brute force on 60,000 small clusters, 
 	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology
 	$(GO) test -count=1 -run 'EvictionsEnd|Disruption|Upheaval' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=3000
 	$(GO) test -count=1 -run 'Turns|Budget|Disruption' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=10000
-	$(GO) test -count=1 -run 'Wild$$' -v -timeout 60m ./internal/engine/enginetest -wild.stories=4000
+	$(GO) test -count=1 -run 'Wild(Faces)?$$' -v -timeout 60m ./internal/engine/enginetest -wild.stories=4000
 
 check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...

@@ -31,27 +31,32 @@ const evictionGrace = 30 * time.Second
 // question for the next, no pod goes, and none comes.
 func (b *Engine) Settle() error {
 	for range maxRounds {
-		b.moments++
-		snap, plans, result := b.driver.Cycle(context.Background(), b.moment())
-		if err := b.check(snap, plans); err != nil {
+		if changed, err := b.step(); err != nil || !changed {
 			return err
-		}
-		changed, err := b.enact(plans)
-		if err != nil {
-			return err
-		}
-		if changed, err = b.lift(result.Trace.Lifted, changed); err != nil {
-			return err
-		}
-		for _, step := range []func() bool{b.giveUp, b.age} {
-			changed = step() || changed
-		}
-		changed = b.mark(result.Trace.Stale) || changed || !result.Trace.WakeAt.After(cluster.UnixNano(b.now.UnixNano()).Add(time.Duration(b.moments)))
-		if !changed {
-			return nil
 		}
 	}
 	return fmt.Errorf("still changing after %d cycles", maxRounds)
+}
+
+// step is one cycle that takes effect, and says whether there is more to come: something was decided, waits for the next cycle, goes, or comes.
+func (b *Engine) step() (bool, error) {
+	b.moments++
+	snap, plans, result := b.driver.Cycle(context.Background(), b.moment())
+	if err := b.check(snap, plans); err != nil {
+		return false, err
+	}
+	changed, err := b.enact(plans)
+	if err != nil {
+		return false, err
+	}
+	if changed, err = b.lift(result.Trace.Lifted, changed); err != nil {
+		return false, err
+	}
+	for _, step := range []func() bool{b.giveUp, b.age} {
+		changed = step() || changed
+	}
+	changed = b.mark(result.Trace.Stale) || changed || !result.Trace.WakeAt.After(cluster.UnixNano(b.now.UnixNano()).Add(time.Duration(b.moments)))
+	return changed, nil
 }
 
 // lift takes the queue's gate off the pods that are let in.

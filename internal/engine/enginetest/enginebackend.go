@@ -52,6 +52,8 @@ type Engine struct {
 	usage     *cluster.UsageState // nil for no history
 	moments   int64               // nanoseconds that settling took, so that what happens first is earlier
 	taken     []engine.Bundle     // those with evictions that took effect
+	rarely    int                 // every so many cycles a cold engine decides again; 0 for each
+	checked   int                 // cycles so far
 
 	pool   string    // its node pool, of several shards
 	past   bool      // its shares look at the past
@@ -273,6 +275,9 @@ func (b *Engine) check(snap *cluster.Snapshot, plans []engine.Plan) error {
 		if err := AuditTogether(snap, plans); err != nil {
 			return err
 		}
+	}
+	if b.checked++; b.rarely > 0 && b.checked%b.rarely != 0 {
+		return nil
 	}
 	cold, err := engine.New(b.profile, b.registry)
 	if err != nil {

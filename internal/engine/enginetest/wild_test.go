@@ -19,7 +19,8 @@ var (
 )
 
 // tell plays a story and returns what went wrong. Commands that make no sense are left out; what is checked is what every cycle
-// is checked for (Cycle), that settling ends and that, when nothing happens any more, evictions do.
+// is checked for (Cycle), that settling ends and that, when nothing happens any more, evictions do. The options may be followed by
+// a line "-- volcano-config --" and Volcano's scheduler file.
 func tell(story [][]string, options string) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -27,6 +28,7 @@ func tell(story [][]string, options string) (err error) {
 		}
 	}()
 	o := &Options{}
+	options, o.VolcanoConfig, _ = strings.Cut(options, "-- "+sectionVolcano+" --\n")
 	lines, err := parseLines(options)
 	if err != nil {
 		return err
@@ -49,6 +51,12 @@ func tell(story [][]string, options string) (err error) {
 	}
 	for _, part := range story {
 		if senseless(in, part[0]) {
+			continue
+		}
+		if text, ok := strings.CutPrefix(part[0], "manifest "); ok {
+			if err := in.manifests(text); err != nil {
+				return err
+			}
 			continue
 		}
 		err := run(strings.Join(part, "\n"))
@@ -145,9 +153,15 @@ func TestWild(t *testing.T) {
 		}
 		return
 	}
+	tellAll(t, wildStory)
+}
+
+// tellAll tells the stories of a teller, each of one seed.
+func tellAll(t *testing.T, teller func(seed int) (story [][]string, options string)) {
+	t.Helper()
 	seen := map[string]int{}
 	for seed := *wildFrom; seed < *wildFrom+*wildStories; seed++ {
-		story, options := wildStory(seed)
+		story, options := teller(seed)
 		err := tell(story, options)
 		if err == nil {
 			continue

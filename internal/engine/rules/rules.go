@@ -220,10 +220,19 @@ func (ru *Rules) Entwines() bool { return ru.points.Entwines() }
 
 // CompareGangs orders two gangs of one queue: plugins, those of the face's own where it has a configuration, then age, UID, key.
 func (ru *Rules) CompareGangs(l, r *ledger.GangState) int {
-	orders := ru.points.GangOrder
 	if own := ru.points.Own(l.Key.Face); own != nil {
-		orders = own.Gangs
+		return compareGangs(own.Gangs, l, r)
 	}
+	return compareGangs(ru.points.GangOrder, l, r)
+}
+
+// CompareAnyGangs orders two gangs of whatever queues and faces as CompareGangs does those of one: by the plugins of all. What a face's own plugins say of its gangs would be no order
+// among gangs of several.
+func (ru *Rules) CompareAnyGangs(l, r *ledger.GangState) int {
+	return compareGangs(ru.points.GangOrder, l, r)
+}
+
+func compareGangs(orders []policy.GangOrder, l, r *ledger.GangState) int {
 	for _, o := range orders {
 		if c := o.CompareGangs(l, r); c != 0 {
 			return c

@@ -306,7 +306,7 @@ func (q *search) onNode(m *movers, n cluster.NodeID) []*ledger.GangState {
 		list = append(list, v)
 		q.movers = true
 	}
-	slices.SortFunc(list, func(a, b *ledger.GangState) int { return q.s.Rules.CompareGangs(b, a) })
+	slices.SortFunc(list, func(a, b *ledger.GangState) int { return q.s.Rules.CompareAnyGangs(b, a) })
 	m.on[n] = list
 	return list
 }
