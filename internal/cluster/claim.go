@@ -14,6 +14,8 @@ type DeviceNeed struct {
 	Missing string
 	// Queue is the queue that a shared claim's label names; "" for none.
 	Queue string
+	// Own says that a shared claim was made for the pod's gang, so that its queue is the gang's, whatever a label says.
+	Own bool
 	// GPUs is how many GPUs the claim is counted as against a queue.
 	GPUs int64
 	// Extended says that there is no claim object: the pod asks for an extended resource of which a DeviceClass says

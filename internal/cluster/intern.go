@@ -134,6 +134,7 @@ func appendSpecKey(b []byte, s *ClassSpec) []byte {
 		b = strconv.AppendQuote(b, d.Spec)
 		b = strconv.AppendQuote(b, d.Missing)
 		b = strconv.AppendQuote(b, d.Queue)
+		b = strconv.AppendBool(b, d.Own)
 		b = strconv.AppendInt(b, d.GPUs, 10)
 		b = strconv.AppendBool(b, d.Extended)
 		b = appendStrings(b, d.Resources)

@@ -109,7 +109,7 @@ func chosen(r *schedulingv1alpha2.BindRequest, name string) *resourcev1.Allocati
 }
 
 // take makes the pod a user of one claim, and gives the claim its devices if it has none. made says that the claim was made
-// for the pod. It returns true when the devices can be used.
+// for the pod, or for its PodGroup. It returns true when the devices can be used.
 func (p claims) take(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, node *corev1.Node, a *resourcev1.AllocationResult, made bool) (bool, error) {
 	for try := range claimTries {
 		c, err := p.store.deviceClaim(ctx, name, try > 0)
@@ -122,8 +122,8 @@ func (p claims) take(ctx context.Context, name types.NamespacedName, pod *corev1
 			return false, verdictf("claim %s does not exist", name.Name)
 		case c.DeletionTimestamp != nil:
 			return false, verdictf("claim %s is being deleted", name.Name)
-		case made && !metav1.IsControlledBy(c, pod):
-			return false, verdictf("claim %s was not made for this pod", name.Name)
+		case made && !metav1.IsControlledBy(c, pod) && !devices.OfGroup(c, pod):
+			return false, verdictf("claim %s was made neither for this pod nor for its PodGroup", name.Name)
 		}
 		next, err := p.taken(c, pod, node, a)
 		if err != nil {

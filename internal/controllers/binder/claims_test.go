@@ -115,6 +115,7 @@ func (d *drawer) holds() map[string]string {
 
 func TestClaims(t *testing.T) {
 	t.Parallel()
+	ofGroup := []metav1.OwnerReference{{APIVersion: "scheduling.k8s.io/v1beta1", Kind: "PodGroup", Name: "group", UID: "g", Controller: new(true)}}
 	ctx := context.Background()
 	clock := func() time.Time { return time.Unix(1_700_000_000, 0) }
 
@@ -161,6 +162,29 @@ func TestClaims(t *testing.T) {
 		}
 	})
 
+	t.Run("a claim of the PodGroup", func(t *testing.T) {
+		t.Parallel()
+		d := &drawer{}
+		pod, r := claimant(d)
+		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("group")}
+		d.claims["p-made"].OwnerReferences = ofGroup
+		p := claims{d, clock}
+		if ready, err := p.Prepare(ctx, r, pod); !ready || err != nil {
+			t.Fatal(ready, err)
+		}
+		other, r2 := pod.DeepCopy(), &schedulingv1alpha2.BindRequest{}
+		other.Name, other.UID, r2.Spec.SelectedNode = "q", "v", "n1"
+		if ready, err := p.Prepare(ctx, r2, other); !ready || err != nil {
+			t.Fatal(ready, err)
+		}
+		if err := p.Undo(ctx, r, pod); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{"shared": "n1/d0 v", "p-made": "n1/d1 v"}, d.holds()); diff != "" {
+			t.Error(diff)
+		}
+	})
+
 	t.Run("others write, too", func(t *testing.T) {
 		t.Parallel()
 		d := &drawer{}
@@ -192,8 +216,12 @@ func TestClaims(t *testing.T) {
 		{"not made", "has not been made", func(_ *drawer, p *corev1.Pod, _ *schedulingv1alpha2.BindRequest) {
 			p.Status.ResourceClaimStatuses = nil
 		}},
-		{"another pod's", "was not made for this pod", func(d *drawer, _ *corev1.Pod, _ *schedulingv1alpha2.BindRequest) {
+		{"another pod's", "was made neither for this pod nor for its PodGroup", func(d *drawer, _ *corev1.Pod, _ *schedulingv1alpha2.BindRequest) {
 			d.claims["p-made"].OwnerReferences[0].UID = "w"
+		}},
+		{"another PodGroup's", "was made neither for this pod nor for its PodGroup", func(d *drawer, p *corev1.Pod, _ *schedulingv1alpha2.BindRequest) {
+			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("other")}
+			d.claims["p-made"].OwnerReferences = ofGroup
 		}},
 		{"elsewhere", "cannot be reached from node n1", func(d *drawer, _ *corev1.Pod, _ *schedulingv1alpha2.BindRequest) {
 			d.claims["shared"].Status.Allocation = onNode("n2", "d0")

@@ -36,6 +36,7 @@ type claim struct {
 	spec  string
 	queue string
 	gpus  int64
+	group string // the PodGroup that it was made for; "" for none
 }
 
 // slice is what a slice means to its node.
@@ -61,7 +62,7 @@ func (b *Index) Claim(key string, c *resourceapi.ResourceClaim) {
 	if c == nil {
 		delete(b.claims, key)
 	} else {
-		now := claim{spec: specText(&c.Spec), queue: c.Labels[b.queueLabel], gpus: GPUs(&c.Spec)}
+		now := claim{spec: specText(&c.Spec), queue: c.Labels[b.queueLabel], gpus: GPUs(&c.Spec), group: groupOf(c)}
 		if known && now == before {
 			return
 		}

@@ -97,6 +97,38 @@ func TestTemplatesShareAClass(t *testing.T) {
 	}
 }
 
+// TestClaimsOfGroups: a claim that was made for the pod's PodGroup is one that its pods share, without a label of a queue; one that was made for something else of that name, or for
+// another group, is taken for the pod's own, and the binder has the last word.
+func TestClaimsOfGroups(t *testing.T) {
+	t.Parallel()
+	p := user(v1.PodResourceClaim{Name: "x", ResourceClaimTemplateName: new("t")})
+	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
+	p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "x", ResourceClaimName: new("made")}}
+	for _, row := range []struct {
+		version, kind, name string
+		own                 bool
+	}{
+		{"scheduling.k8s.io/v1beta1", "PodGroup", "g", true},
+		{"scheduling.k8s.io/v1alpha3", "PodGroup", "g", true},
+		{"scheduling.k8s.io/v1beta1", "PodGroup", "h", false},
+		{"scheduling.k8s.io/v1beta1", "Workload", "g", false},
+		{"scheduling.volcano.sh/v1beta1", "PodGroup", "g", false},
+		{"a/b/c", "PodGroup", "g", false},
+	} {
+		b := NewIndex("queue")
+		c := claimOf("made", map[string]string{"queue": "theirs"}, request("gpu", 2))
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: row.version, Kind: row.kind, Name: row.name, UID: "u", Controller: new(true)}}
+		b.Claim("ns/made", c)
+		got := b.needs(p).Spec.Devices[0]
+		if got.Own != row.own || (got.Shared == "ns/made") != row.own || got.Queue != "" {
+			t.Errorf("%+v: %+v", row, got)
+		}
+		if OfGroup(c, p) != row.own {
+			t.Errorf("%+v: OfGroup says %v", row, !row.own)
+		}
+	}
+}
+
 func TestGPUs(t *testing.T) {
 	t.Parallel()
 	all := request("gpu", 0)

@@ -6,6 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -37,8 +40,11 @@ func (b *Index) Pod(st *cluster.PodState, p *v1.Pod) {
 				need.Missing = object
 			}
 			need.Spec, need.GPUs = c.spec, c.gpus
-			if !made {
+			switch {
+			case !made:
 				need.Shared, need.Queue = object, c.queue
+			case c.group != "" && c.group == podsGroup(p):
+				need.Shared, need.Own = object, true
 			}
 		}
 		gpus += need.GPUs
@@ -52,8 +58,35 @@ func (b *Index) Pod(st *cluster.PodState, p *v1.Pod) {
 	charge(st, gpus*1000)
 }
 
+// OfGroup says whether a claim was made, from a template, for the PodGroup that the pod names: all pods of the group that refer to it as the group does use it.
+func OfGroup(c *resourceapi.ResourceClaim, p *v1.Pod) bool {
+	name := groupOf(c)
+	return name != "" && name == podsGroup(p)
+}
+
+// groupOf is the name of the PodGroup that a claim was made for; "" for none. Who makes claims by hand can say so, but not have a pod refer to it: the claim behind a
+// pod's template is named by the pod's status.
+func groupOf(c *resourceapi.ResourceClaim) string {
+	o := metav1.GetControllerOf(c)
+	if o == nil || o.Kind != "PodGroup" {
+		return ""
+	}
+	if gv, err := schema.ParseGroupVersion(o.APIVersion); err != nil || gv.Group != schedulingv1beta1.GroupName {
+		return ""
+	}
+	return o.Name
+}
+
+// podsGroup is the name of the PodGroup of Kubernetes' own that a pod names; "" for none.
+func podsGroup(p *v1.Pod) string {
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return *g.PodGroupName
+	}
+	return ""
+}
+
 // ClaimName returns the name of the claim behind a pod's reference: of one that exists by itself, or, made, of the one
-// that was made for the pod; "" while that has not been done. needed is false when the claim's controller found that
+// that was made for the pod or its PodGroup; "" while that has not been done. needed is false when the claim's controller found that
 // none is needed.
 func ClaimName(p *v1.Pod, ref *v1.PodResourceClaim) (name string, made, needed bool) {
 	if ref.ResourceClaimName != nil {

@@ -136,8 +136,6 @@ func tree(pg *schedulingv1beta1.PodGroup) ([]cluster.Set, string) {
 	spec := &pg.Spec
 	policy := &spec.SchedulingPolicy
 	switch {
-	case len(spec.ResourceClaims) > 0:
-		return broken(), "spec.resourceClaims: claims of a group are not honoured yet; claims that its pods name themselves are"
 	case policy.Gang != nil && policy.Basic != nil:
 		return broken(), "spec.schedulingPolicy has both gang and basic; only one is allowed"
 	case policy.Gang == nil && policy.Basic == nil:

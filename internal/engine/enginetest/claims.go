@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -89,6 +90,8 @@ func (b *Engine) keepClaims() {
 		if p, ok := b.objects[k].(*v1.Pod); ok && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
 			alive[p.UID] = true
 			b.makeClaims(p)
+		} else if pg, ok := b.objects[k].(*schedulingv1beta1.PodGroup); ok {
+			alive[pg.UID] = true
 		}
 	}
 	gone := func(uid types.UID) bool { return !alive[uid] }
@@ -118,7 +121,15 @@ func (b *Engine) makeClaims(p *v1.Pod) {
 		c := &resourcev1.ResourceClaim{ObjectMeta: *t.Spec.ObjectMeta.DeepCopy(), Spec: *t.Spec.Spec.DeepCopy()}
 		c.Namespace, c.Name = p.Namespace, strings.Join([]string{p.Name, ref.Name}, "-")
 		c.OwnerReferences = ownedBy(p)
-		if b.Apply(c) != nil {
+		pg, _ := b.objects["PodGroup.scheduling.k8s.io/"+p.Namespace+"/"+groupOf(p)].(*schedulingv1beta1.PodGroup)
+		if pg != nil && slices.ContainsFunc(pg.Spec.ResourceClaims, func(g schedulingv1beta1.PodGroupResourceClaim) bool {
+			return g.Name == ref.Name && g.ResourceClaimName == nil && *g.ResourceClaimTemplateName == *ref.ResourceClaimTemplateName
+		}) {
+			c.Name = strings.Join([]string{pg.Name, "group", ref.Name}, "-")
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "scheduling.k8s.io/v1beta1", Kind: "PodGroup", Name: pg.Name, UID: pg.UID, Controller: new(true)}}
+		}
+		old, _ := b.objects["ResourceClaim/"+c.Namespace+"/"+c.Name].(*resourcev1.ResourceClaim)
+		if (old == nil || pg == nil || !metav1.IsControlledBy(old, pg)) && b.Apply(c) != nil {
 			return
 		}
 		p = p.DeepCopy()

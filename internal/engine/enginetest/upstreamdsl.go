@@ -14,21 +14,29 @@ import (
 )
 
 // Gangs of Kubernetes' own are stated as those of KAI's, with the word upstream. The queue is a label of the group and of its pods, sets are its annotation of subgroups. Words of such
-// gangs alone: basic (the policy), all (disrupted all together), layout=LABEL (a topology constraint), never (preemptionPolicy), unlabelled (the group names no queue), in=COMPOSITE (its parent).
+// gangs alone: basic (the policy), all (disrupted all together), layout=LABEL (a topology constraint), never (preemptionPolicy), unlabelled (the group names no queue), in=COMPOSITE (its parent), ofgroup (its claims are the group's).
 
 // inUpstreams returns the objects of a gang statement as a user of Kubernetes' own groups would have made them.
 func inUpstreams(s *statement, objects []Object) ([]Object, error) {
 	queue := s.text("queue", "")
+	var pg *schedulingv1beta1.PodGroup
+	var pods []*v1.Pod
 	for i, o := range objects {
 		switch o := o.(type) {
 		case *v2alpha2.PodGroup:
-			pg, err := upstreamGroup(s, o)
-			if err != nil {
+			var err error
+			if pg, err = upstreamGroup(s, o); err != nil {
 				return nil, err
 			}
 			objects[i] = pg
 		case *v1.Pod:
 			intoUpstream(o, o.Annotations[kai.PodGroupAnnotation], queue)
+			pods = append(pods, o)
+		}
+	}
+	if s.flag("ofgroup") && pg != nil && len(pods) > 0 {
+		for _, c := range pods[0].Spec.ResourceClaims {
+			pg.Spec.ResourceClaims = append(pg.Spec.ResourceClaims, schedulingv1beta1.PodGroupResourceClaim{Name: c.Name, ResourceClaimName: c.ResourceClaimName, ResourceClaimTemplateName: c.ResourceClaimTemplateName})
 		}
 	}
 	return objects, nil

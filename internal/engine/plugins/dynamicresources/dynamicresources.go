@@ -128,7 +128,7 @@ func missingClass(r *resourceapi.DeviceRequest, classes map[string]any) string {
 func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	if g := i.view.Snapshot().Gang(p.Gang); g != nil {
 		for k := range p.Class.Devices {
-			if need := &p.Class.Devices[k]; need.Shared != "" && need.GPUs > 0 && need.Queue != g.Queue {
+			if need := &p.Class.Devices[k]; need.Shared != "" && need.GPUs > 0 && !need.Own && need.Queue != g.Queue {
 				return policy.Verdict{Code: policy.NoForever, Reason: ReasonClaimQueue, Object: need.Shared, Detail: g.Queue}
 			}
 		}
