@@ -17,16 +17,20 @@ var casesYAML []byte
 type benchCase struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	// Scenario is the load driver's; without one the load is of this program: churn, large or racks.
+	// Scenario is the load driver's; without one the load is of this program: churn, large, racks or groups.
 	Scenario string `json:"scenario,omitempty"`
 	Load     string `json:"load,omitempty"`
-	// Nodes have 8 GPUs each. Size counts pods, or gangs for racks; 0: as many one-GPU pods as fit. GPUs is how many each pod of the load
-	// driver's asks for, 1 if it is 0. Gang is the size of gangs of this program's loads, Others how many pods are not the scheduler's.
+	// Nodes have 8 GPUs each, for groups 4 cores and none. Size counts pods, or gangs for racks and groups; 0: as many one-GPU pods as fit. GPUs is how many each pod of the load
+	// driver's asks for, 1 if it is 0. Gang is the size of gangs of this program's loads, Others how many pods are not the scheduler's, or for
+	// groups, how many of a lower priority are there first.
 	Nodes  int `json:"nodes"`
 	Size   int `json:"size,omitempty"`
 	GPUs   int `json:"gpus,omitempty"`
 	Gang   int `json:"gang,omitempty"`
 	Others int `json:"others,omitempty"`
+	// CPU is what a pod of groups asks for, 100m if it is "". Basic groups start pod by pod.
+	CPU   string `json:"cpu,omitempty"`
+	Basic bool   `json:"basic,omitempty"`
 	// Racks are evenly split from the nodes, Seconds is how long churn lasts.
 	Racks   int `json:"racks,omitempty"`
 	Seconds int `json:"seconds,omitempty"`
@@ -46,12 +50,14 @@ type benchCase struct {
 	Installed bool `json:"installed,omitempty"`
 }
 
-// reach is what a figure's median, or its ratio to kube-scheduler's, should be at most or at least. One of them is set; a maximum may be 0.
+// reach is what a figure's median, its ratio to kube-scheduler's, or how much more it is, should be at most or at least. One of them is set; a maximum may be 0.
 type reach struct {
 	Max      *float64 `json:"max,omitempty"`
 	Min      float64  `json:"min,omitempty"`
 	MaxRatio float64  `json:"maxRatio,omitempty"`
 	MinRatio float64  `json:"minRatio,omitempty"`
+	// MaxMore is how much more than kube-scheduler's median it may be.
+	MaxMore float64 `json:"maxMore,omitempty"`
 }
 
 // readCases reads the file and says which row breaks which rule.
@@ -74,8 +80,8 @@ func readCases(text []byte) ([]benchCase, error) {
 		switch {
 		case (c.Scenario == "") == (c.Load == ""):
 			wrong = "one of scenario and load must be set"
-		case !slices.Contains([]string{"", "churn", "large", "racks"}, c.Load):
-			wrong = "load is churn, large or racks"
+		case !slices.Contains([]string{"", "churn", "large", "racks", "groups"}, c.Load):
+			wrong = "load is churn, large, racks or groups"
 		case c.Load != "" && c.Prepared != (c.Load == "racks"):
 			wrong = "prepared: of the loads, racks is, and no other"
 		case c.Nodes < 1:
@@ -85,13 +91,13 @@ func readCases(text []byte) ([]benchCase, error) {
 		}
 		for k, r := range c.Reach { // order: any error will do
 			set := 0
-			for _, is := range []bool{r.Max != nil, r.Min != 0, r.MaxRatio != 0, r.MinRatio != 0} {
+			for _, is := range []bool{r.Max != nil, r.Min != 0, r.MaxRatio != 0, r.MinRatio != 0, r.MaxMore != 0} {
 				if is {
 					set++
 				}
 			}
 			if _, ok := figureOf(k); !ok || set != 1 {
-				wrong = fmt.Sprintf("reach: %s is no figure, or does not say one of max, min, maxRatio and minRatio", k)
+				wrong = fmt.Sprintf("reach: %s is no figure, or does not say one of max, min, maxRatio, minRatio and maxMore", k)
 			}
 		}
 		for _, s := range c.Sides {
@@ -118,7 +124,15 @@ func (c benchCase) scaled(by float64) benchCase {
 	if c.Load != "" && c.Gang < 2*gpusPerNode {
 		c.Nodes = max(c.Nodes, 2*c.Gang)
 	}
-	to(&c.Size, 2)
+	if c.Load == "groups" { // gangs of groups have the size of the cluster
+		to(&c.Gang, 3)
+		to(&c.Size, 1)
+		if c.Others > 0 {
+			c.Nodes = max(c.Nodes, c.Size*c.Gang)
+		}
+	} else {
+		to(&c.Size, 2)
+	}
 	to(&c.Others, 1)
 	to(&c.Seconds, 75)
 	return c
@@ -130,7 +144,7 @@ func (c *benchCase) pods() int {
 	switch {
 	case c.Load == "large":
 		return fit - c.Gang
-	case c.Load == "racks":
+	case c.Load == "racks", c.Load == "groups":
 		return c.Size * c.Gang
 	case c.Scenario == "reclaim": // the load driver's gangs
 		return fit / 2 / 16 * 16

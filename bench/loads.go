@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -247,6 +250,104 @@ func (t *trial) racks(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	return t.finish(ctx)
+}
+
+// groupGates are what Kubernetes' own groups need of its components.
+const groupGates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+
+// groups has pods of Kubernetes' own PodGroups, all of which are there first, as kube-scheduler's own benchmarks have them: on nodes of 4 cores, perhaps in one rack each, perhaps
+// of a higher priority than pods that fill the nodes.
+func (t *trial) groups(ctx context.Context) (map[string]float64, error) {
+	c := t.c
+	api := t.lab.Client()
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]int32{"bench-low": 10, "bench-high": 90} { // order: two of a kind
+		if _, err := api.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{}); err != nil {
+			return nil, fmt.Errorf("make PriorityClass %s: %w", name, err)
+		}
+	}
+	if err := t.crowd(ctx); err != nil {
+		return nil, err
+	}
+	groupName := func(i int) string { return fmt.Sprintf("gang-%05d", i) }
+	err := each(ctx, c.Size, func(i int) error {
+		g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: groupName(i), Namespace: space, Labels: labels(groupName(i))}}
+		g.Spec.PriorityClassName = "bench-high"
+		if c.Basic {
+			g.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
+		} else {
+			g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(c.Gang)}
+		}
+		if c.Racks > 0 {
+			g.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: lab.LabelRack}}}
+		}
+		if _, err := api.SchedulingV1beta1().PodGroups(space).Create(ctx, g, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("make PodGroup %s: %w", g.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.rest(ctx); err != nil {
+		return nil, err
+	}
+	err = each(ctx, c.pods(), func(i int) error {
+		group := groupName(i / c.Gang)
+		p := t.small(group, fmt.Sprintf("%s-%d", group, i%c.Gang), "bench-high", cmp.Or(c.CPU, "100m"))
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+		if _, err := api.CoreV1().Pods(space).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("make pod %s: %w", p.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "all pods are bound", bindPatience, t.sched, func(n counts) bool { return n.bound >= c.pods() }); err != nil {
+		return nil, err
+	}
+	return t.finish(ctx)
+}
+
+// small is a pod that asks for little.
+func (t *trial) small(group, name, class, cpu string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space, Labels: labels(group)}, Spec: t.spec(0)}
+	p.Spec.PriorityClassName = class
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("100Mi")}
+	return p
+}
+
+// crowd has pods of a low priority on the nodes, spread evenly by ports of the node that only one of each kind can have, and waits until each has its node.
+func (t *trial) crowd(ctx context.Context) error {
+	c := t.c
+	if c.Others == 0 {
+		return nil
+	}
+	kinds := (c.Others + c.Nodes - 1) / c.Nodes
+	err := each(ctx, c.Others, func(i int) error {
+		p := t.small("low", fmt.Sprintf("low-%05d", i), "bench-low", "40m")
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: int32(8000 + i%kinds)}}
+		if _, err := t.lab.Client().CoreV1().Pods(space).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("make pod %s: %w", p.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return await(ctx, "the pods of a low priority have nodes", func() (string, error) {
+		if err := t.sched.ended(); err != nil {
+			return "", err
+		}
+		waiting, err := t.lab.Client().CoreV1().Pods(space).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+		if err != nil || len(waiting.Items) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d have none", len(waiting.Items)), nil
+	})
 }
 
 // churn keeps a part of the nodes in use by gangs that end soon: another is submitted for each that has ended.

@@ -112,10 +112,13 @@ func (b *bench) muster(l *lab.Lab, role string, profiler int) (*child, error) {
 // The same pace for both sides.
 const clientQPS, clientBurst = "3000", "6000"
 
-// kubeScheduler starts a stock kube-scheduler.
-func (b *bench) kubeScheduler(l *lab.Lab) (*child, error) {
-	return startChild("kube-scheduler", filepath.Join(l.Dir(), "kube-scheduler.log"), filepath.Join(b.bin, "muster-lab"),
-		"kube-scheduler", "--kubeconfig", l.Kubeconfig(), "--", "--kube-api-qps="+clientQPS, "--kube-api-burst="+clientBurst)
+// kubeScheduler starts a stock kube-scheduler, with feature gates besides its own defaults; "" for none.
+func (b *bench) kubeScheduler(l *lab.Lab, gates string) (*child, error) {
+	args := []string{"kube-scheduler", "--kubeconfig", l.Kubeconfig(), "--", "--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientBurst}
+	if gates != "" {
+		args = append(args, "--feature-gates="+gates)
+	}
+	return startChild("kube-scheduler", filepath.Join(l.Dir(), "kube-scheduler.log"), filepath.Join(b.bin, "muster-lab"), args...)
 }
 
 // ticks is how many a second of processor time has in /proc.

@@ -59,6 +59,8 @@ func (r *result) verdict(c *benchCase, f figure) string {
 		reached = want.Max != nil && mine.Median <= *want.Max || want.Min != 0 && mine.Median >= want.Min
 	case !both:
 		return ""
+	case want.MaxMore != 0:
+		reached = mine.Median <= r.Sides[sideKube][f.key].Median+want.MaxMore
 	default:
 		reached = want.MaxRatio != 0 && ratio <= want.MaxRatio || want.MinRatio != 0 && ratio >= want.MinRatio
 	}
@@ -87,6 +89,8 @@ func (w reach) words() string {
 		return fmt.Sprintf("≥ %g", w.Min)
 	case w.MaxRatio != 0:
 		return fmt.Sprintf("≤ %g ×", w.MaxRatio)
+	case w.MaxMore != 0:
+		return fmt.Sprintf("≤ + %g", w.MaxMore)
 	}
 	return fmt.Sprintf("≥ %g ×", w.MinRatio)
 }

@@ -55,6 +55,7 @@ func TestCases(t *testing.T) {
 	}
 	pods := map[string]int{
 		"fill": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "topology": 512, "churn": 4000, "large": 39936, "racks": 5000, "installed": 4000,
+		"groups-small": 3000, "groups-big": 3000, "groups-basic": 3000, "groups-racks": 3000, "groups-preempt": 100, "groups-preempt-ten": 100,
 	}
 	for i := range cases {
 		c := &cases[i]
@@ -142,20 +143,21 @@ func madeResult() result {
 	return result{
 		Case: "c", Commit: "0123456789", Date: "2020-01-02", Machine: "2 cores", Command: "go run ./bench -case c", Rounds: 3,
 		Sides: map[string]map[string]spread{
-			sideMuster: {"all_bound_s": {30, 40}, "middle_per_s": {90, 80}, "rss_mib": {100, 120}, "gang_s": {0.5, 0.6}},
-			sideKube:   {"all_bound_s": {20, 25}, "middle_per_s": {100, 90}, "rss_mib": {0, 0}},
+			sideMuster: {"all_bound_s": {30, 40}, "middle_per_s": {90, 80}, "rss_mib": {100, 120}, "gang_s": {0.5, 0.6}, "revisions_per_pod": {2.4, 2.5}},
+			sideKube:   {"all_bound_s": {20, 25}, "middle_per_s": {100, 90}, "rss_mib": {0, 0}, "revisions_per_pod": {2, 2}},
 		},
 	}
 }
 
 func TestResultTable(t *testing.T) {
 	most := 120.0
-	c := benchCase{Name: "c", About: "a case", Reach: map[string]reach{"all_bound_s": {MaxRatio: 1.25}, "middle_per_s": {MinRatio: 0.8}, "rss_mib": {Max: &most}, "gang_s": {MaxRatio: 2}, "restart_s": {Min: 3}}}
+	c := benchCase{Name: "c", About: "a case", Reach: map[string]reach{"all_bound_s": {MaxRatio: 1.25}, "middle_per_s": {MinRatio: 0.8}, "rss_mib": {Max: &most}, "gang_s": {MaxRatio: 2}, "revisions_per_pod": {MaxMore: 0.5}, "restart_s": {Min: 3}}}
 	r := madeResult()
 	const table = `| figure | Muster | kube-scheduler | ratio | reach | |
 |---|---|---|---|---|---|
 | all bound since the start, s | 30.00 (40.00) | 20.00 (25.00) | 1.50 | ≤ 1.25 × | **not reached** |
 | pods a second in the middle | 90 (80) | 100 (90) | 0.90 | ≥ 0.8 × | reached |
+| revisions of etcd per pod, kubelets' not counted | 2.40 (2.50) | 2.00 (2.00) | 1.20 | ≤ + 0.5 | reached |
 | the scheduler's largest memory, MiB | 100 (120) | 0 (0) |  | ≤ 120 | reached |
 | 64 pods submitted to all bound, s | 0.50 (0.60) |  |  | ≤ 2 × |  |
 `

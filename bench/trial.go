@@ -78,6 +78,10 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 	if c.Scenario == "" {
 		o.Fleet = lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "node-", Count: c.Nodes, GPUs: gpusPerNode, Pods: 256, Racks: c.Racks}}}
 	}
+	if c.Load == "groups" {
+		o.Fleet.Pools[0].GPUs, o.Fleet.Pools[0].CPU, o.Fleet.Pools[0].Memory, o.Fleet.Pools[0].Pods = 0, "4", "32Gi", 110
+		o.FeatureGates, o.APIServerArgs = groupGates, []string{"--runtime-config=scheduling.k8s.io/v1beta1=true"}
+	}
 	late := time.AfterFunc(labPatience, func() { stop(fmt.Errorf("the lab is not ready after %s", labPatience)) })
 	t.lab, err = lab.Start(ctx, o)
 	late.Stop()
@@ -89,8 +93,11 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 		return nil, err
 	}
 	prefix := ""
-	if c.Scenario == "reclaim" {
+	switch {
+	case c.Scenario == "reclaim":
 		prefix = "b-" // the load driver's name of who takes
+	case c.Load == "groups":
+		prefix = "gang-"
 	}
 	first := t.mark
 	if c.Prepared {
@@ -105,7 +112,7 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 			t.sched.end()
 		}
 	}()
-	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks}
+	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks, "groups": t.groups}
 	return loads[c.Load](ctx)
 }
 
@@ -139,7 +146,11 @@ func (t *trial) start() (err error) {
 		}
 		t.sched, err = t.b.muster(t.lab, "all", t.port)
 	} else {
-		t.sched, err = t.b.kubeScheduler(t.lab)
+		gates := ""
+		if t.c.Load == "groups" {
+			gates = groupGates
+		}
+		t.sched, err = t.b.kubeScheduler(t.lab, gates)
 	}
 	if err != nil {
 		t.sched = nil

@@ -50,7 +50,8 @@ type EvictionOptions struct {
 	// it was told to end, and might say a year. 0 leaves every pod its own.
 	MaxGrace time.Duration
 	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 24 and 4. Who is evicted beside an
-	// eviction that fails has gone for nothing: so the lanes are few. Bundles are many, because a busy API server answers late.
+	// eviction that fails has gone for nothing: so the lanes are few, or a sixteenth of the bundle's evictions, and of one bundle half of all there are at most. Bundles are
+	// many, because a busy API server answers late.
 	Workers, Lanes int
 	// Fates is what becomes of bundles, shared with Binds; nil for one of its own.
 	Fates *Fates
@@ -161,7 +162,8 @@ func (e *Evictions) Submit(p engine.Plan) {
 		}
 		e.open.Add(1)
 		e.o.Fates.begin(c.bundle.ID)
-		lanes := make([]*lane, min(e.o.Lanes, len(c.victims)))
+		many := min(len(c.victims)/16, e.o.Workers*e.o.Lanes/2)
+		lanes := make([]*lane, min(max(e.o.Lanes, many), len(c.victims)))
 		for j := range lanes {
 			lanes[j] = &lane{c, c.take()}
 		}
