@@ -26,7 +26,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-scheduler/muster/internal/lab"
 )
@@ -56,6 +58,7 @@ func main() {
 	runtime.LockOSThread()
 	klog.LogToStderr(false) // what clients say of requests that were cut is in the errors
 	klog.SetOutput(io.Discard)
+	log.SetLogger(logr.Discard())
 	var b bench
 	var w wish
 	flag.StringVar(&w.only, "case", "", "only these cases, with commas between them")
