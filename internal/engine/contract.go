@@ -87,7 +87,7 @@ const (
 //	Placer      where pods go
 //	  to place    TryGang; as a what-if Promise, PromisePod, PromiseOn
 //	  elsewhere   SpareUnit, MoveUnit
-//	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, ChoiceKey, AppendKinds, Awaits, Rated
+//	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, Near, Narrow, ChoiceKey, AppendKinds, Awaits, Rated
 //	  the parts'  Limited; no action asks for these
 //	Session     what takes several of them
 //	  who         Unadmitted, Pending, Waiting, NewGangQueue, StillReleasing

@@ -265,8 +265,9 @@ type NodeSets interface {
 // SetQuery asks where a set may go.
 type SetQuery struct {
 	Gang   *ledger.GangState
-	Set    int32  // index of Gang.Sets
-	Pods   []Kind // what is to be placed below it
+	Set    int32              // index of Gang.Sets
+	Near   cluster.Constraint // what keeps the set together
+	Pods   []Kind             // what is to be placed below it
 	Within NodeRange
 }
 
