@@ -59,6 +59,7 @@ func Gang(pg *v1beta1.PodGroup, value func(class string) (priority int32, known 
 	if d, err := waitingTime(pg); err == nil && d > 0 {
 		g.AdmitAfter = cluster.Maybe[time.Duration]{Set: true, Value: d}
 	}
+	g.Company, _ = company(pg)
 	if problem != "" {
 		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
 	}
@@ -106,6 +107,9 @@ func Unheeded(pg *v1beta1.PodGroup, tier func(name string) (int, bool), pods *Po
 		}
 	}
 	if _, err := waitingTime(pg); err != nil {
+		text = cmp.Or(text, err.Error())
+	}
+	if _, err := company(pg); err != nil {
 		text = cmp.Or(text, err.Error())
 	}
 	if text != "" {

@@ -114,7 +114,7 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	domain-score         DomainScore        sum
 //
 // A face's own have these of the above for gangs of the face besides: gang-order, which stands for that of all; pod-order, likewise, and then the number at the end of the name,
-// age, name; queue-gate, all must agree, they and those of all; node-filter, likewise; node-score, which stands for that of all; company-score.
+// age, name; queue-gate, all must agree, they and those of all; node-filter, likewise; node-score, which stands for that of all; company-score; pod-bonus.
 type Point string
 
 // extensions are all of them, point by point in the order of the table at [Point].

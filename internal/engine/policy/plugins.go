@@ -156,6 +156,9 @@ func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	if len(tier.Scores) > 0 || tier.Company != nil {
 		ps.FaceScores[face] = append(append([]NodeScore{}, ps.FaceScores[face]...), tier.Scores...)
 	}
+	for _, b := range tier.Bonuses {
+		ps.Bonuses = append(ps.Bonuses, bonusOfFace{b, face, v})
+	}
 	if len(tier.domains) > 0 {
 		ps.DomainScores[face] = append(ps.DomainScores[face], tier.domains...)
 	}
@@ -169,6 +172,21 @@ func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 		}
 		ps.Filters = append(ps.Filters, Named[NodeFilter]{f.Name, own})
 	}
+}
+
+// bonusOfFace is a PodBonus of a face's own: pods of others have none.
+type bonusOfFace struct {
+	PodBonus
+	face string
+	view *View
+}
+
+// Bonus implements PodBonus.
+func (b bonusOfFace) Bonus(p *cluster.Pod) (cluster.NodeID, int64) {
+	if !b.view.ofFace(p, b.face) {
+		return cluster.None, 0
+	}
+	return b.PodBonus.Bonus(p)
 }
 
 // Asks says whether the filter has a say about the pod.

@@ -78,7 +78,7 @@ const (
 // pointsOf are the points at which a plugin is not asked whose hook is switched off.
 func pointsOf(hook string) []policy.Point {
 	if hook == "NodeOrder" {
-		return []policy.Point{"node-score", "company-score"}
+		return []policy.Point{"node-score", "company-score", "pod-bonus"}
 	}
 	if p := pointOf(hook); p != "" {
 		return []policy.Point{p}
