@@ -31,6 +31,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/subgrouporder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/tasktopology"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/tdm"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
@@ -100,7 +101,7 @@ func volcanos() engine.Registry {
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 			votes.NamespaceQuota: {votes.NamespaceQuotaFactory},
 			nodegroup.Name:       {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
-			tasktopology.Name: {tasktopology.Factory},
+			tasktopology.Name: {tasktopology.Factory}, tdm.Name: {tdm.Factory},
 		},
 	}
 	r.Late = map[string]func() engine.Action{
@@ -115,7 +116,7 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "tdm", "numa-aware", "rescheduling", "usage", "extender",
+		"deviceshare", "numa-aware", "rescheduling", "usage", "extender",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

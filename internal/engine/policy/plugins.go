@@ -35,6 +35,7 @@ type Plugins struct {
 
 	deviceOrder []DeviceOrder
 	observers   []Observer
+	timetables  []Timetable
 	Closers     []Named[Closer]
 
 	Preemptable []Named[Preemptable]
@@ -145,11 +146,21 @@ func FirstNo[T any](of []Named[T], ask func(T) Verdict) Verdict {
 	return Verdict{}
 }
 
+// NextChange is when time alone next changes what a plugin says; cluster.Forever for never.
+func (ps *Plugins) NextChange() cluster.Instant {
+	next := cluster.Forever
+	for _, t := range ps.timetables {
+		next = cluster.Earliest(next, t.NextChange())
+	}
+	return next
+}
+
 // Add takes in a tier of a face's own, opened for the run.
 func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	ps.Faces[face] = append(ps.Faces[face], tier)
 	ps.order(face, tier)
 	ps.observers = append(ps.observers, tier.observers...)
+	ps.timetables = append(ps.timetables, tier.timetables...)
 	if tier.Company != nil {
 		ps.Company = beside(ps.Company, companyOfFace{tier.Company, face, v})
 	}

@@ -346,6 +346,12 @@ type Detail struct {
 	Zones []cluster.ZoneShare
 }
 
+// Timetable is of a plugin that says otherwise at certain times, such as when a window of the day opens, whatever else happens: NextChange is the next of these, cluster.Forever for
+// never. No answer is remembered beyond it, and there is a run then.
+type Timetable interface {
+	NextChange() cluster.Instant
+}
+
 // Closer is called after the last action. The facts it returns go into the Trace under the plugin's name.
 type Closer interface {
 	Close() any

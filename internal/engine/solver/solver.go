@@ -359,6 +359,9 @@ func (sv *Solver) asks(g *ledger.GangState, pods []cluster.PodID) string {
 	if g.Preemptible {
 		key = append(key, 'p')
 	}
+	if g.Yields {
+		key = append(key, 'y')
+	}
 	key = append(key, '@')
 	age, own := sv.s.Rules.Age(g)
 	own = own || sv.cause == policy.Consolidation && sv.s.Ledger.Live(g) > 0 // it does not move itself, and others may move it
