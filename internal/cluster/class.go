@@ -47,6 +47,8 @@ type ClassSpec struct {
 	// Within is the set of nodes that the pod keeps to, by name, and Prefers the one whose nodes it is given first; "" for none.
 	Within  string `json:",omitempty"`
 	Prefers string `json:",omitempty"`
+	// Revocable says that the pod may run on nodes that are lent for a time.
+	Revocable bool `json:",omitempty"`
 }
 
 // HostPort is one port a pod opens on its node.

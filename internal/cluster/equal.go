@@ -28,7 +28,18 @@ func (e *GangState) equal(b *GangState) bool {
 		e.Created == b.Created && e.Invalid == b.Invalid && e.MarkUnschedulable == b.MarkUnschedulable && e.Backoff == b.Backoff &&
 		e.GaveUp == b.GaveUp && e.LastStart == b.LastStart && e.LastEviction == b.LastEviction && e.StaleSince == b.StaleSince &&
 		e.PreemptionDelay == b.PreemptionDelay && e.StaleGrace == b.StaleGrace && e.BeforePods == b.BeforePods && e.Whole == b.Whole && e.AdmitAfter == b.AdmitAfter &&
-		(e.Asks == nil) == (b.Asks == nil) && slices.Equal(e.Asks, b.Asks) && e.Generation == b.Generation && slices.EqualFunc(e.Sets, b.Sets, Set.equal)
+		e.Yields == b.Yields && e.Budget.equal(b.Budget) && e.Company.equal(b.Company) && (e.Asks == nil) == (b.Asks == nil) && slices.Equal(e.Asks, b.Asks) && e.Generation == b.Generation && slices.EqualFunc(e.Sets, b.Sets, Set.equal)
+}
+
+func (b *GangBudget) equal(o *GangBudget) bool {
+	return b == o || b != nil && o != nil && *b == *o
+}
+
+func (c *Company) equal(o *Company) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return slices.EqualFunc(c.Together, o.Together, slices.Equal[[]string]) && slices.EqualFunc(c.Apart, o.Apart, slices.Equal[[]string]) && slices.Equal(c.Order, o.Order)
 }
 
 func (s Set) equal(o Set) bool {

@@ -140,9 +140,30 @@ type GangState struct {
 	Asks []Quantity
 	// AdmitAfter is how long it waits to be admitted before it may be all the same, where somebody sees to that; unset for what is said there.
 	AdmitAfter Maybe[time.Duration]
+	// Yields says that its owner lets it make way for others, where somebody sees to that, and Budget how many of its pods may be taken from it at a time then; nil for one.
+	Yields bool        `json:",omitempty"`
+	Budget *GangBudget `json:",omitempty"`
+	// Company says which of its pods would rather be on one node, where somebody sees to that; nil for nothing.
+	Company *Company `json:",omitempty"`
 	// Generation is the object's metadata.generation, so that a changed gang is tried anew.
 	Generation int64
 }
+
+// GangBudget is how many pods of a gang may be taken at a time: Number of them, or, where that many have to be left, all but those. In percent it is of the pods that it has, rounded up.
+type GangBudget struct {
+	Number        int32
+	Percent, Left bool `json:",omitempty"`
+}
+
+// Company is what the pods of a gang would have on a node, by what their SetName calls them. Together are groups of names whose pods would rather be on one node, Apart
+// groups whose pods would rather not: of different names of a group, or, of a group of one, among themselves. Order names whose pods come first.
+type Company struct {
+	Together, Apart [][]string `json:",omitempty"`
+	Order           []string   `json:",omitempty"`
+}
+
+// MaxCompany is how many names the groups of a Company, and its Order, may have in all.
+const MaxCompany = 64
 
 // GangGone removes a gang. Its pods stay, belonging to none; those that hold room are charged as before, see [Charged].
 type GangGone struct{ Key Key }

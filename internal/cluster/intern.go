@@ -146,6 +146,9 @@ func appendSpecKey(b []byte, s *ClassSpec) []byte {
 	if s.Within != "" {
 		b = strconv.AppendQuote(append(b, "|within "...), s.Within)
 	}
+	if s.Revocable {
+		b = append(b, "|revocable"...)
+	}
 	if s.Prefers != "" {
 		b = strconv.AppendQuote(append(b, "|prefers "...), s.Prefers)
 	}

@@ -78,7 +78,7 @@ const (
 //	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Lift, Truncated, Action
 //	  figures     Considered, Searched, Scenario, Step, Steps
 //	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
-//	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Behind, IsBehind, Result; no action asks for these
+//	  the parts'  Begin, Expires, Expect, Gangs, Settled, Beyond, Behind, IsBehind, Result; no action asks for these
 //	Rules       who may have what, and take it from whom; nodes are not looked at
 //	  to have     MustAsk, Vote, Refuse, Admit, CheckTurn, CheckGates, FairShare, CompareGangs
 //	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw, LawfulUnit, TakeIn, InBundles
@@ -87,7 +87,7 @@ const (
 //	Placer      where pods go
 //	  to place    TryGang; as a what-if Promise, PromisePod, PromiseOn
 //	  elsewhere   SpareUnit, MoveUnit
-//	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, ChoiceKey, AppendKinds, Awaits, Rated
+//	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, Near, Narrow, ChoiceKey, AppendKinds, Awaits, Rated
 //	  the parts'  Limited; no action asks for these
 //	Session     what takes several of them
 //	  who         Unadmitted, Pending, Waiting, NewGangQueue, StillReleasing

@@ -30,6 +30,9 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot) *Session
 	s.Rules = rules.New(snap, s.Ledger, ps)
 	s.Placer = placer.New(ctx, &e.places, snap, s.Ledger, s.Rules, s.Recorder, ps)
 	e.open(ps, policy.NewView(snap, s.Ledger, s.Recorder.Step, ps))
+	if next := ps.NextChange(); next.Before(cluster.Forever) {
+		s.Recorder.Expires(next)
+	}
 	s.Ledger.Follow(ps.Hooks())
 	s.Rules.Open()
 	if len(e.asked) > 0 {

@@ -88,6 +88,12 @@ const (
 	CooldownTime = "volcano.sh/cooldown-time"
 	// RevocableZone is "*" on what may run on nodes that are lent for a time; on such a node it is the zone's name (label).
 	RevocableZone = "volcano.sh/revocable-zone"
+	// TaskTopologyAffinity names tasks whose pods would rather be on one node, TaskTopologyAntiAffinity those whose pods would rather not: names with
+	// commas between those of one group, and semicolons between groups; a group of one name is about the pods of one task among themselves. TaskTopologyOrder names tasks
+	// in the order in which their pods are placed. All are of PodGroups.
+	TaskTopologyAffinity     = "volcano.sh/task-topology-affinity"
+	TaskTopologyAntiAffinity = "volcano.sh/task-topology-anti-affinity"
+	TaskTopologyOrder        = "volcano.sh/task-topology-task-order"
 	// JDBMinAvailable is how many pods must be left, as a number or in percent.
 	JDBMinAvailable = "volcano.sh/jdb-min-available"
 	// JDBMaxUnavailable is how many may be missing, as a number or in percent.

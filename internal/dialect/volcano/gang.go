@@ -59,6 +59,9 @@ func Gang(pg *v1beta1.PodGroup, value func(class string) (priority int32, known 
 	if d, err := waitingTime(pg); err == nil && d > 0 {
 		g.AdmitAfter = cluster.Maybe[time.Duration]{Set: true, Value: d}
 	}
+	g.Company, _ = company(pg)
+	g.Yields = yields(pg)
+	g.Budget, _ = budget(pg)
 	if problem != "" {
 		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
 	}
@@ -106,6 +109,12 @@ func Unheeded(pg *v1beta1.PodGroup, tier func(name string) (int, bool), pods *Po
 		}
 	}
 	if _, err := waitingTime(pg); err != nil {
+		text = cmp.Or(text, err.Error())
+	}
+	if _, err := company(pg); err != nil {
+		text = cmp.Or(text, err.Error())
+	}
+	if _, err := budget(pg); err != nil {
 		text = cmp.Or(text, err.Error())
 	}
 	if text != "" {
@@ -198,6 +207,9 @@ func Member(st *cluster.PodState, p *corev1.Pod) {
 		st.Kept = !truth(text)
 	} else if text, said := p.Labels[keys.Preemptable]; said {
 		st.Kept = !truth(text)
+	}
+	if p.Annotations[keys.RevocableZone] == anyZone && st.Spec != nil {
+		st.Spec.Revocable = true
 	}
 	if st.Cooldown = cooldown(p); st.Cooldown > 0 {
 		for i := range p.Status.Conditions {

@@ -30,6 +30,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/resourcetype"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/subgrouporder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/tasktopology"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/tdm"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
@@ -99,6 +101,7 @@ func volcanos() engine.Registry {
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 			votes.NamespaceQuota: {votes.NamespaceQuotaFactory},
 			nodegroup.Name:       {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
+			tasktopology.Name: {tasktopology.Factory}, tdm.Name: {tdm.Factory},
 		},
 	}
 	r.Late = map[string]func() engine.Action{
@@ -113,7 +116,7 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "tdm", "task-topology", "numa-aware", "rescheduling", "usage", "extender",
+		"deviceshare", "numa-aware", "rescheduling", "usage", "extender",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

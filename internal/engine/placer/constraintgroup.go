@@ -28,6 +28,30 @@ func (pl *Placer) Constrained(g *ledger.GangState) bool {
 	return g.Shape() != "" && len(pl.points.NodeSets) > 0
 }
 
+// narrowed is a what-if in which a gang asks for more than it does; see Placer.Narrow.
+type narrowed struct {
+	gang     *ledger.GangState // nil for none
+	topology *cluster.Topology
+	level    int
+}
+
+// Narrow has the sets of a gang that have to be in one domain of a topology be in one of a level at least, which may be narrower, until it
+// is told otherwise; a nil gang ends it. What is asked meanwhile about the gang in that topology is a what-if.
+func (pl *Placer) Narrow(g *ledger.GangState, t *cluster.Topology, level int) {
+	pl.narrowed = narrowed{g, t, level}
+}
+
+// Near is what keeps a set of a gang together: what it asks for, or more, see Narrow.
+func (pl *Placer) Near(g *ledger.GangState, set int32) cluster.Constraint {
+	near := g.Sets[set].Near
+	if w := &pl.narrowed; w.gang == g && near.Topology == w.topology.Name && near.Required != "" {
+		if level, ok := w.topology.LevelByName(near.Required); ok && level < w.level {
+			near.Required = cluster.TierLevel(w.topology.Levels[w.level].Tier)
+		}
+	}
+	return near
+}
+
 // constraintGroups divides pods, which must be in the order of the sets, into the gang's constraint groups.
 func (pl *Placer) constraintGroups(g *ledger.GangState, pods []cluster.PodID) *constraintGroup {
 	root := &constraintGroup{}
@@ -100,8 +124,8 @@ func (in nodeRange) domains(level int) []cluster.DomainID {
 
 // narrow asks where a constraint group may go.
 func (pl *Placer) narrow(g *ledger.GangState, c *constraintGroup, in nodeRange) ([]nodeRange, policy.Verdict) {
-	if g.Sets[c.set].Near != (cluster.Constraint{}) {
-		q := &query{policy.SetQuery{Gang: g, Set: c.set, Pods: c.kinds}, pl, in}
+	if near := pl.Near(g, c.set); near != (cluster.Constraint{}) {
+		q := &query{policy.SetQuery{Gang: g, Set: c.set, Near: near, Pods: c.kinds}, pl, in}
 		q.Within = q
 		for _, p := range pl.points.NodeSets {
 			sets, v := p.It.NodeSets(&q.SetQuery)

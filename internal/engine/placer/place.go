@@ -36,9 +36,10 @@ type Placer struct {
 	nested   map[orderKey]*nodeOrder
 
 	groups   map[cluster.GangID]*constraintGroup // of the pods that were asked about last, see constraintGroupsOf
-	limited  map[cluster.GangID]bool             // see Limited
-	failed   map[string]*recorder.Diagnosis      // see failures
-	failedOf int                                 // Ledger.Freed(), as they were found
+	narrowed narrowed
+	limited  map[cluster.GangID]bool        // see Limited
+	failed   map[string]*recorder.Diagnosis // see failures
+	failedOf int                            // Ledger.Freed(), as they were found
 	tallies  map[tallyKey]policy.Tally
 	leftOut  map[leftOutKey]policy.Tally
 	gateMemo map[uint64]policy.Verdict

@@ -102,6 +102,7 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	observer             Observer           told in order, undone in reverse order
 //	                     Promises           told in order
 //	detail               Detailer           all asked, in order
+//	timetable            Timetable          the earliest
 //	close                Closer             all called, in order
 //
 // Of a face's own plugins alone, about gangs of the face:
@@ -114,7 +115,7 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	domain-score         DomainScore        sum
 //
 // A face's own have these of the above for gangs of the face besides: gang-order, which stands for that of all; pod-order, likewise, and then the number at the end of the name,
-// age, name; queue-gate, all must agree, they and those of all; node-filter, likewise; node-score, which stands for that of all; company-score.
+// age, name; queue-gate, all must agree, they and those of all; node-filter, likewise; node-score, which stands for that of all; company-score; pod-bonus; timetable.
 type Point string
 
 // extensions are all of them, point by point in the order of the table at [Point].
@@ -146,6 +147,7 @@ var extensions = []Extension{
 	many("observer", func(ps *Plugins) *[]Observer { return &ps.observers }),
 	many("observer", func(ps *Plugins) *[]Promises { return &ps.promises }),
 	many("detail", func(ps *Plugins) *[]Detailer { return &ps.Details }),
+	many("timetable", func(ps *Plugins) *[]Timetable { return &ps.timetables }),
 	naming("preemptable", func(ps *Plugins) *[]Named[Preemptable] { return &ps.Preemptable }),
 	naming("reclaimable", func(ps *Plugins) *[]Named[Reclaimable] { return &ps.Reclaimable }),
 	naming("queue-turn", func(ps *Plugins) *[]Named[QueueTurn] { return &ps.Turns }),

@@ -35,6 +35,7 @@ type Plugins struct {
 
 	deviceOrder []DeviceOrder
 	observers   []Observer
+	timetables  []Timetable
 	Closers     []Named[Closer]
 
 	Preemptable []Named[Preemptable]
@@ -145,16 +146,29 @@ func FirstNo[T any](of []Named[T], ask func(T) Verdict) Verdict {
 	return Verdict{}
 }
 
+// NextChange is when time alone next changes what a plugin says; cluster.Forever for never.
+func (ps *Plugins) NextChange() cluster.Instant {
+	next := cluster.Forever
+	for _, t := range ps.timetables {
+		next = cluster.Earliest(next, t.NextChange())
+	}
+	return next
+}
+
 // Add takes in a tier of a face's own, opened for the run.
 func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	ps.Faces[face] = append(ps.Faces[face], tier)
 	ps.order(face, tier)
 	ps.observers = append(ps.observers, tier.observers...)
+	ps.timetables = append(ps.timetables, tier.timetables...)
 	if tier.Company != nil {
 		ps.Company = beside(ps.Company, companyOfFace{tier.Company, face, v})
 	}
 	if len(tier.Scores) > 0 || tier.Company != nil {
 		ps.FaceScores[face] = append(append([]NodeScore{}, ps.FaceScores[face]...), tier.Scores...)
+	}
+	for _, b := range tier.Bonuses {
+		ps.Bonuses = append(ps.Bonuses, bonusOfFace{b, face, v})
 	}
 	if len(tier.domains) > 0 {
 		ps.DomainScores[face] = append(ps.DomainScores[face], tier.domains...)
@@ -169,6 +183,21 @@ func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 		}
 		ps.Filters = append(ps.Filters, Named[NodeFilter]{f.Name, own})
 	}
+}
+
+// bonusOfFace is a PodBonus of a face's own: pods of others have none.
+type bonusOfFace struct {
+	PodBonus
+	face string
+	view *View
+}
+
+// Bonus implements PodBonus.
+func (b bonusOfFace) Bonus(p *cluster.Pod) (cluster.NodeID, int64) {
+	if !b.view.ofFace(p, b.face) {
+		return cluster.None, 0
+	}
+	return b.PodBonus.Bonus(p)
 }
 
 // Asks says whether the filter has a say about the pod.

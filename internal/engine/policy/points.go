@@ -265,8 +265,9 @@ type NodeSets interface {
 // SetQuery asks where a set may go.
 type SetQuery struct {
 	Gang   *ledger.GangState
-	Set    int32  // index of Gang.Sets
-	Pods   []Kind // what is to be placed below it
+	Set    int32              // index of Gang.Sets
+	Near   cluster.Constraint // what keeps the set together
+	Pods   []Kind             // what is to be placed below it
 	Within NodeRange
 }
 
@@ -343,6 +344,12 @@ type Detail struct {
 	Claims []cluster.ClaimAllocation
 	// Zones are what it is expected to take from which NUMA zones of the node; nil when nobody says.
 	Zones []cluster.ZoneShare
+}
+
+// Timetable is of a plugin that says otherwise at certain times, such as when a window of the day opens, whatever else happens: NextChange is the next of these, cluster.Forever for
+// never. No answer is remembered beyond it, and there is a run then.
+type Timetable interface {
+	NextChange() cluster.Instant
 }
 
 // Closer is called after the last action. The facts it returns go into the Trace under the plugin's name.

@@ -21,6 +21,7 @@ type Recorder struct {
 	at        []int32 // by gang ID: its place in gangs, counted from 1; 0 for none
 	stats     Stats
 	wakeAt    cluster.Instant
+	expires   cluster.Instant // see Expires; 0 for never
 	truncated bool
 	stale     []StaleGang
 	lifted    []Lift
@@ -116,6 +117,12 @@ func (rec *Recorder) Lift(p *cluster.Pod) {
 // WakeAt asks for another run at a time, if nothing happens before.
 func (rec *Recorder) WakeAt(at cluster.Instant) { rec.wakeAt = cluster.Earliest(rec.wakeAt, at) }
 
+// Expires says that nothing that is found out holds beyond a time, when there is another run; it is said before anything is.
+func (rec *Recorder) Expires(at cluster.Instant) {
+	rec.expires = at
+	rec.WakeAt(at)
+}
+
 // Step counts one what-if, or as much work.
 func (rec *Recorder) Step() { rec.stats.Steps++ }
 
@@ -127,6 +134,9 @@ func (rec *Recorder) Steps() int { return rec.stats.Steps }
 func (rec *Recorder) RememberAnswer(question string, until, wake cluster.Instant, answer any) {
 	if rec.answers == nil {
 		rec.answers = map[string]cluster.RememberedAnswer{}
+	}
+	if !rec.expires.IsZero() {
+		wake = cluster.Earliest(wake, rec.expires)
 	}
 	rec.answers[question] = cluster.RememberedAnswer{Until: cluster.Earliest(until, wake), Asked: rec.snap.Generation, Wake: wake, Why: answer}
 }

@@ -20,6 +20,8 @@
 // say, more victims do not always mean a better chance, and every prefix is tried, up to a bound; beyond it prefixes grow by a
 // quarter, and a No says that the search was partial.
 //
+// A gang whose sets have to be in one domain of a declared topology is then tried in narrower ones, with searches of their own (nearer).
+//
 // What is given back is given back greedily, the last units first: what remains is irreducible, no part of it would do. A gang, or a
 // set, whose minimum has to go keeps of the rest what it can run with, and of the minimum, if it can run with both.
 //

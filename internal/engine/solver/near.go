@@ -176,7 +176,7 @@ func (n *near) count(c *cluster.Class, t *cluster.Topology, level int) []int {
 
 // level returns the topology, and the level of it, of which a set must be in one domain.
 func (q *search) level(set int32) (*cluster.Topology, int, bool) {
-	near := q.g.Sets[set].Near
+	near := q.s.Placer.Near(q.g, set)
 	t := q.s.Snap.Topology(near.Topology)
 	if t == nil || near.Required == "" {
 		return nil, 0, false

@@ -92,6 +92,7 @@ func (sv *Solver) Solve(g *ledger.GangState) ([]*ledger.QueueLedger, bool) {
 		sv.budget.refund(q.cost)
 		return nil, false
 	}
+	q = q.nearer()
 	sv.most.wanted, sv.most.slack = false, nil
 	return q.accept(), true
 }
@@ -358,6 +359,9 @@ func (sv *Solver) asks(g *ledger.GangState, pods []cluster.PodID) string {
 	if g.Preemptible {
 		key = append(key, 'p')
 	}
+	if g.Yields {
+		key = append(key, 'y')
+	}
 	key = append(key, '@')
 	age, own := sv.s.Rules.Age(g)
 	own = own || sv.cause == policy.Consolidation && sv.s.Ledger.Live(g) > 0 // it does not move itself, and others may move it
@@ -385,11 +389,9 @@ func (q *search) run() (recorder.Attempt, bool) {
 	}
 	looked, wake := q.s.Rules.OpenLaw(q.cause, q.g, q.request)
 	q.steps(looked / gangsPerStep)
-	q.w = q.everyone().walk(q.cause, q.g, q.request)
-	if wake.Before(cluster.Forever) {
+	if q.begin(); wake.Before(cluster.Forever) {
 		q.w.wait(policy.Verdict{Code: policy.Wait, WakeAt: wake})
 	}
-	q.asked = q.w.asked
 	if q.grow() {
 		return q.made()
 	}
@@ -423,6 +425,12 @@ func (q *search) run() (recorder.Attempt, bool) {
 		v.Reason, v.Have = policy.ReasonNoVictims, 0
 	}
 	return recorder.Attempt{Verdict: v, Barred: barred}, false
+}
+
+// begin starts the walk over the victims.
+func (q *search) begin() {
+	q.w = q.everyone().walk(q.cause, q.g, q.request)
+	q.asked = q.w.asked
 }
 
 // made finishes a search whose units suffice.

@@ -25,6 +25,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/tdm"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
@@ -50,7 +51,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
 		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
-		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved, nodegroup.ReasonInNoGroup, nodegroup.ReasonNotForQueue,
+		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved, nodegroup.ReasonInNoGroup, nodegroup.ReasonNotForQueue, tdm.ReasonZoneClosed, tdm.ReasonNotRevocable,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
 		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, policy.ReasonPodKept, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,
@@ -58,7 +59,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		policy.ReasonJustPlaced, policy.ReasonNoVictims, policy.ReasonVictimsTooFew, policy.ReasonNothingToMove, policy.ReasonOthersFirst, policy.ReasonNextCycle,
 		policy.ReasonSwitchedOff, policy.ReasonNotStarving, policy.ReasonNotReclaimable, policy.ReasonNoJudge, policy.ReasonUnbroken,
 		votes.ReasonQueueOverused, votes.ReasonOverDeserved, votes.ReasonWithinDeserved, votes.ReasonGuaranteed, votes.ReasonNothingInCommon, votes.ReasonAtMinimum, votes.ReasonSystem,
-		votes.ReasonBeyondDeserved, votes.ReasonBeyondCapability, votes.ReasonLargerShare, votes.ReasonCooldown,
+		votes.ReasonBeyondDeserved, votes.ReasonBeyondCapability, votes.ReasonLargerShare, votes.ReasonCooldown, tdm.ReasonMakesNoWay, tdm.ReasonMakesWay, tdm.ReasonGangBudget,
 	}
 	registry := filters.Register(builtin.Registry(), filters.Options{})
 	known, err := registry.Known()

@@ -78,7 +78,7 @@ const (
 // pointsOf are the points at which a plugin is not asked whose hook is switched off.
 func pointsOf(hook string) []policy.Point {
 	if hook == "NodeOrder" {
-		return []policy.Point{"node-score", "company-score"}
+		return []policy.Point{"node-score", "company-score", "pod-bonus"}
 	}
 	if p := pointOf(hook); p != "" {
 		return []policy.Point{p}
@@ -279,7 +279,35 @@ func (r *reader) actions(n *yaml.Node) error {
 			r.out.Face.Actions = append(r.out.Face.Actions, name)
 		}
 	}
+	if before, after := disordered(r.out.Face.Actions); before != "" {
+		r.tell(n.Line, "actions", fmt.Sprintf("has %s before %s, and the order has no effect: actions are done in that of the scheduler's own configuration, %s, and then those in bundles", before, after, strings.Join(order(), ", ")))
+	}
 	return nil
+}
+
+// order is that in which the actions of a scheduler's own configuration are done, unless it says otherwise, as far as a file may name them.
+func order() []string { return []string{"enqueue", "allocate", actionReclaim, "preempt"} }
+
+// disordered returns the first two neighbours of a list of actions that are done the other way round; "" for none. Backfill is part of allocate, and of those in bundles the file
+// says which is first.
+func disordered(actions []string) (before, after string) {
+	rank := func(name string) int {
+		if i := slices.Index(order(), name); i >= 0 {
+			return i
+		}
+		return len(order())
+	}
+	last := ""
+	for _, name := range actions {
+		if name == "backfill" || name == "shuffle" {
+			continue
+		}
+		if last != "" && rank(last) > rank(name) {
+			return last, name
+		}
+		last = name
+	}
+	return "", ""
 }
 
 // action refuses what is no action.

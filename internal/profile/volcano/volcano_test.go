@@ -195,6 +195,33 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestOrderIsTold: a file whose actions are in another order than that in which they are done is told so, with what is the other way round.
+func TestOrderIsTold(t *testing.T) {
+	t.Parallel()
+	for actions, want := range map[string]string{ // order: each for itself
+		"enqueue, allocate, backfill":                                    "",
+		"enqueue, allocate, backfill, reclaim, preempt":                  "",
+		"enqueue, backfill, allocate, shuffle, gangreclaim, gangpreempt": "",
+		"allocate, preempt, gangpreempt, gangreclaim":                    "",
+		"enqueue, allocate, preempt, reclaim, backfill":                  "has preempt before reclaim",
+		"preempt, backfill, allocate":                                    "has preempt before allocate",
+		"allocate, enqueue":                                              "has allocate before enqueue",
+		"enqueue, gangreclaim, allocate":                                 "has gangreclaim before allocate",
+	} {
+		file, err := Parse([]byte("actions: "+actions), builtin.Registry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, f := range file.Told {
+			got += f.Error()
+		}
+		if want == "" && got != "" || want != "" && (!strings.HasPrefix(got, "line 1: actions "+want) || !strings.Contains(got, "enqueue, allocate, reclaim, preempt, and then those in bundles")) {
+			t.Errorf("%s: told %q, want %q", actions, got, want)
+		}
+	}
+}
+
 // TestTold: what has no effect is told, with its line; the rest is read all the same. Both spellings of switches are.
 func TestTold(t *testing.T) {
 	t.Parallel()
@@ -300,7 +327,7 @@ tiers:
 	}
 	want := []engine.PluginUse{
 		{Name: "drf", Off: []policy.Point{"gang-order", "pod-order", "leaf-order", "queue-gate"}, Arguments: policy.Arguments{"enableHierarchy": "true"}},
-		{Name: "resource-strategy-fit", Off: []policy.Point{"node-filter", "node-score", "company-score"}, Arguments: policy.Arguments{"resources": `{"nvidia.com/gpu":{"type":"MostAllocated","weight":2}}`}},
+		{Name: "resource-strategy-fit", Off: []policy.Point{"node-filter", "node-score", "company-score", "pod-bonus"}, Arguments: policy.Arguments{"resources": `{"nvidia.com/gpu":{"type":"MostAllocated","weight":2}}`}},
 		{Name: "binpack", Off: []policy.Point{"admission-vote"}},
 	}
 	if d := cmp.Diff(want, file.Face.Tiers[0]); d != "" {

@@ -42,7 +42,7 @@ type question struct {
 //
 // Members of a set that has a required level keep it where they are.
 func (i *instance) NodeSets(sq *policy.SetQuery) ([]policy.NodeSet, policy.Verdict) {
-	c := sq.Gang.Sets[sq.Set].Near
+	c := sq.Near
 	if c.Topology == "" || len(sq.Pods) == 0 {
 		return nil, policy.Verdict{}
 	}
