@@ -162,14 +162,14 @@ func jobSpecs() []volcanoSpec {
 			s.remove(j)
 			s.gone(j)
 		}},
-		{suite: suite, name: "Job Life Cycle Event Generation for job", run: func(s *stage) {
+		{suite: suite, name: "Job Life Cycle Checking Event Generation for job", run: func(s *stage) {
 			j := s.start(asked{name: "tells", policies: []vcbatch.LifecyclePolicy{{Action: vcAction("TerminateJob"), Event: vcEvent("PodFailed")}}, parts: []part{
 				{name: "t", rep: 2, image: "busybox", command: "sleep 2; exit 1", restart: corev1.RestartPolicyNever, req: oneCPU},
 			}})
 			s.goes(j, vcbatch.Pending, vcbatch.Running, vcbatch.Terminating, vcbatch.Terminated)
 			s.event("Job", j.Name, "ExecuteAction", "TerminateJob")
 		}},
-		{suite: suite, name: "Job Life Cycle Unschedulable Event Generation for job", run: func(s *stage) {
+		{suite: suite, name: "Job Life Cycle Checking Unschedulable Event Generation for job", run: func(s *stage) {
 			full := s.simple("full", "", slots, slots, oneCPU)
 			s.ready(full, slots)
 			j := s.simple("unschedulable", "", 2, 2, oneCPU)
