@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files 
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node test-browser prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-journal prove-tenants test-oracle check archtest lint format build generate generated bench climb bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node test-browser prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-journal prove-tenants prove-volcano test-oracle check archtest lint format build generate generated bench climb bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,10 @@ prove-journal: ## A journal of JOURNAL_HOURS (168) simulated hours, every cycle 
 prove-tenants: build ## Tenants that write whatever Muster reads, 20 writes a second for TENANT_FUZZ (60m), all audited; prints a table
 	TENANT_FUZZ=$(or $(TENANT_FUZZ),60m) MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
 	  $(GO) test -count=1 -tags lab -run '^TestTenantFuzz$$' -v -timeout 24h -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
+
+prove-volcano: build ## Specs of Volcano's own suites, by their names, with Muster in Volcano's place (a quarter of an hour); prints a table of them and writes the figures of docs/operations/volcano-specs.md (ONLY=reclaim,GP- for those whose suite and name contain a part, nothing written)
+	MUSTER_VOLCANO_SPECS=$(if $(ONLY),1,$(CURDIR)/docs/operations/volcano-specs.md) MUSTER_VOLCANO_ONLY='$(ONLY)' MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
+	  $(GO) test -count=1 -tags lab -run '^TestVolcanoSpecs$$' -v -timeout 60m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
 test-oracle: ## The victim search against brute force on 60,000 small clusters, and its properties on thousands (some minutes); prints the figures
 	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology

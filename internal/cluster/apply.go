@@ -433,6 +433,9 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		move(&acc.requested)
 	case p.Phase == Gated:
 		g.GatedPods += by
+		if p.Entry == EntryAsked { // its queue is asked, which could give nothing of what nobody asks for
+			move(&acc.requested)
+		}
 	case p.Phase.Active():
 		g.ActivePods += by
 		if p.Set == None {

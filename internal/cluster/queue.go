@@ -32,7 +32,7 @@ type Queue struct {
 	Weight    Resources
 	Guarantee Resources
 	// Allocated is what the queue's own gangs hold (active pods), AllocatedNonPreemptible the part of it held by
-	// non-preemptible gangs, Requested is Allocated plus what their pending pods ask for. Children are not included.
+	// non-preemptible gangs, Requested is Allocated plus what their pending pods ask for, and gated ones that ask their queue. Children are not included.
 	Allocated               Resources
 	AllocatedNonPreemptible Resources
 	Requested               Resources

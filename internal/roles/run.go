@@ -495,7 +495,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	statuses := told{apply.NewStatuses(pool, kit, p.cache, ro)}
 	statuses = append(statuses, apply.NewUpstreams(pool, kit, p.cache, ro.Settle))
 	if len(p.VolcanoNames) > 0 {
-		statuses = append(statuses, apply.NewGroups(pool, kit, p.cache, ro.Settle))
+		statuses = append(statuses, apply.NewGroups(pool, kit, p.cache, ro))
 	}
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)

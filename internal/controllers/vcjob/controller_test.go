@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -517,6 +518,31 @@ func TestCommands(t *testing.T) {
 	})
 }
 
+// TestImportantFirst: pods of the task of the highest priority are made first, and those of each in the order of their numbers.
+func TestImportantFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.start()
+		w.Put(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 7})
+		j := job(func(j *batch.Job) { j.Spec.Tasks[1].Template.Spec.PriorityClassName = "high" })
+		w.Put(j)
+		pass(time.Second)
+		w.Writes()
+		admit(w.Server, j)
+		pass(time.Second)
+		var made []string
+		for _, c := range w.Writes() {
+			if c.Verb == "create" && c.Kind == "Pod" {
+				made = append(made, c.Name)
+			}
+		}
+		if want := []string{"j-w-0", "j-w-1", "j-ps-0"}; !slices.Equal(made, want) {
+			t.Errorf("pods are made in the order %v, want %v", made, want)
+		}
+	})
+}
+
 // TestReasons: a Job that waits says why, and nothing is written while it waits.
 func TestReasons(t *testing.T) {
 	t.Parallel()
@@ -550,5 +576,14 @@ func TestReasons(t *testing.T) {
 			}}
 		})
 		because(reasonGroup, "NotEnoughResources: 3 GPUs are idle, 8 are needed")
+		kubetest.Edit(w.Server, g, func(g *scheduling.PodGroup) {
+			g.Status.Phase, g.Status.Conditions[0].Message = scheduling.PodGroupInqueue, "no node has room"
+		})
+		because(reasonGroup, "NotEnoughResources: no node has room") // admitted, its pods made
+		if told := "PodGroupPending: NotEnoughResources: no node has room"; !slices.Contains(w.told, told) {
+			t.Errorf("told %q, and not %q", w.told, told)
+		}
+		kubetest.Edit(w.Server, g, func(g *scheduling.PodGroup) { g.Status.Conditions[0].Status = corev1.ConditionFalse })
+		because("", "")
 	})
 }

@@ -93,11 +93,7 @@ func topology(n *batch.NetworkTopologySpec) *scheduling.NetworkTopologySpec {
 // minResources is what the Job's minimum uses: of the tasks in order of their priority, the minimum of each, and then more of them up to the
 // Job's; or, if the Job's is below the sum, as many pods as it says.
 func (b *book) minResources(j *batch.JobSpec) corev1.ResourceList {
-	tasks := make([]*batch.TaskSpec, len(j.Tasks))
-	for i := range j.Tasks {
-		tasks[i] = &j.Tasks[i]
-	}
-	slices.SortStableFunc(tasks, func(x, y *batch.TaskSpec) int { return cmp.Compare(b.priority(y, j), b.priority(x, j)) })
+	tasks := b.byPriority(j)
 	sum := corev1.ResourceList{}
 	left := int64(j.MinAvailable)
 	take := func(t *batch.TaskSpec, n int64) {
@@ -119,6 +115,16 @@ func (b *book) minResources(j *batch.JobSpec) corev1.ResourceList {
 		take(t, int64(t.Replicas)-int64(minimum(t)))
 	}
 	return sum
+}
+
+// byPriority are the tasks in order of their priority, the highest first.
+func (b *book) byPriority(j *batch.JobSpec) []*batch.TaskSpec {
+	tasks := make([]*batch.TaskSpec, len(j.Tasks))
+	for i := range j.Tasks {
+		tasks[i] = &j.Tasks[i]
+	}
+	slices.SortStableFunc(tasks, func(x, y *batch.TaskSpec) int { return cmp.Compare(b.priority(y, j), b.priority(x, j)) })
+	return tasks
 }
 
 // priority is that of a task's pods.

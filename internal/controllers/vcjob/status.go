@@ -22,7 +22,7 @@ const (
 	reasonClaim = "PVCError"
 	// reasonPlugin says that a job plugin, or its arguments, are wrong.
 	reasonPlugin = "PluginError"
-	// reasonGroup says that the gang is not admitted yet.
+	// reasonGroup says that the gang waits: to be admitted, or for room.
 	reasonGroup = "PodGroupPending"
 )
 

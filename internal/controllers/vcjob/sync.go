@@ -81,14 +81,14 @@ func (b *book) sync(e *entry, own []*member, p *plan, is *batch.JobStatus, now t
 	if until, made := e.awaits(groupName(j), now); g == nil && made {
 		p.group, p.again = nil, sooner(p.again, until)
 	}
+	if c := waitsFor(g); c != nil && settled(j, is) == batch.Pending {
+		because(reasonGroup, "%s: %s", c.Reason, c.Message)
+	}
 	if g == nil || g.Status.Phase == "" || g.Status.Phase == scheduling.PodGroupPending {
-		if c := waitsFor(g); c != nil {
-			because(reasonGroup, "%s: %s", c.Reason, c.Message)
-		}
 		e.surplus(own, p)
 		return
 	}
-	e.missing(own, p, plugins, g.Name, now, o)
+	b.missing(e, own, p, plugins, g.Name, now, o)
 	e.surplus(own, p)
 }
 
@@ -119,11 +119,11 @@ func (e *entry) surplus(own []*member, p *plan) {
 	}
 }
 
-// missing makes pods of tasks that need not wait for others. A name that any pod has, be it another Job's, is not made.
-func (e *entry) missing(own []*member, p *plan, plugins jobPlugins, group string, now time.Time, o rules) {
+// missing makes pods of tasks that need not wait for others. A name that any pod has, be it another Job's, is not made. Those of the highest priority are made first: a gang
+// that may start with few pods is placed as they come, and who comes last finds no room.
+func (b *book) missing(e *entry, own []*member, p *plan, plugins jobPlugins, group string, now time.Time, o rules) {
 	j := e.job
-	for i := range j.Spec.Tasks {
-		t := &j.Spec.Tasks[i]
+	for _, t := range b.byPriority(&j.Spec) {
 		if !ready(j, t, own) {
 			continue
 		}

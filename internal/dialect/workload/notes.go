@@ -42,7 +42,7 @@ func Known(key string) bool {
 		keys.GroveTopologyAnnotation, keys.GrovePodGangLabel,
 		keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation, keys.StartsAnnotation,
 		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, lwsSize, knativeMinScale,
-		volcano.GroupName, volcano.TaskSpec, volcano.TaskPriority, volcano.Preemptable, volcano.SLAWaitingTime, volcano.SLAWaitingTimeOlder:
+		volcano.GroupName, volcano.TaskSpec, volcano.TaskPriority, volcano.Preemptable, volcano.QueueAllocationGate, volcano.CooldownTime, volcano.SLAWaitingTime, volcano.SLAWaitingTimeOlder:
 		return true
 	}
 	return false

@@ -5,9 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,12 +27,15 @@ import (
 // Groups keeps the status of Volcano's PodGroups: the phase that lets a Job's pods be made, how many pods run or have ended, and why a gang waits. What waiting
 // pods say themselves Statuses writes, for every face. Publish is called by the loop; the pool writes.
 //
+// A gang that ran and has lost every place is Pending for a moment before it is Inqueue again, as with Volcano, whose programs and users wait for that.
+//
 // A status says what the cluster is like, and is made of nothing that was in it before: whatever a tenant writes there counts for nothing, and is put right when
 // the gang next changes. Volcano's PodGroups have no status subresource: a patch names no field but those below status.
 type Groups struct {
 	kit    *write.Kit
 	reader client.Reader
 	settle time.Duration
+	event  func(about client.Object, kind, reason, message string)
 	work   *Queue[object]
 
 	mu    sync.Mutex
@@ -47,11 +54,18 @@ type group struct {
 
 	want   volcano.Status
 	queued bool
+	placed int32
+	told   said // the reason of the last event about it; none once it has its places
+	// fell is until when it is Pending, since it ran and has lost every place: it begins anew.
+	fell time.Time
 }
 
-// NewGroups returns a writer of Volcano's statuses, which pool runs. settle is how long a reason must have stood before it is written; 0 means one second.
-func NewGroups(pool *Pool, kit *write.Kit, reader client.Reader, settle time.Duration) *Groups {
-	g := &Groups{kit: kit, reader: reader, settle: cmp.Or(settle, time.Second), gangs: map[string]*group{}}
+// NewGroups returns a writer of Volcano's statuses, which pool runs, and of the event that tells of a new reason. Of the options it takes Settle and Event.
+func NewGroups(pool *Pool, kit *write.Kit, reader client.Reader, o StatusOptions) *Groups {
+	g := &Groups{kit: kit, reader: reader, settle: cmp.Or(o.Settle, time.Second), event: o.Event, gangs: map[string]*group{}}
+	if g.event == nil {
+		g.event = func(client.Object, string, string, string) {}
+	}
 	g.work = NewQueue(pool, groupWork, Job[object]{Tenant: object.tenant, About: g.about, Try: g.serve})
 	return g
 }
@@ -116,11 +130,27 @@ func (g *Groups) look(snap *cluster.Snapshot, gang *cluster.Gang, w *engine.Gang
 	if !settled && of.says != (said{}) {
 		again = of.at.Add(g.settle)
 	}
-	if of.gang == gang && (of.want.Settled == settled || of.says == (said{})) {
+	if of.gang == gang && (of.want.Settled == settled || of.says == (said{})) && of.fell.IsZero() {
 		return again
 	}
 	of.gang = gang
-	want := statusOf(snap, gang, of.says.reason, of.text, settled)
+	want, placed := statusOf(snap, gang, of.says.reason, of.text, settled)
+	if want.Phase == v1beta1.PodGroupInqueue && placed == 0 {
+		if of.placed > 0 {
+			of.fell = now.Add(g.settle)
+		}
+		if now.Before(of.fell) {
+			want.Phase = v1beta1.PodGroupPending
+			if again.IsZero() {
+				again = of.fell
+			}
+		} else {
+			of.fell = time.Time{}
+		}
+	} else {
+		of.fell = time.Time{}
+	}
+	of.placed = placed
 	if want == of.want && of.queued {
 		return again
 	}
@@ -147,7 +177,7 @@ func (g *Groups) serve(ctx context.Context, gang object) error {
 		g.mu.Unlock()
 		return nil
 	}
-	key, want := of.key, of.want
+	key, want, says := of.key, of.want, of.says
 	g.mu.Unlock()
 	var pg v1beta1.PodGroup
 	if err := g.reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, &pg); err != nil {
@@ -167,16 +197,32 @@ func (g *Groups) serve(ctx context.Context, gang object) error {
 	if _, err := g.kit.Merge(ctx, volcano.PodGroup(key, gang.uid), body); err != nil {
 		return fmt.Errorf("status of PodGroup %s: %w", key, err)
 	}
+	g.tell(gang.uid, &pg, want, says)
 	return nil
 }
 
-// statusOf returns the status of a gang that waits for that reason, nil if it does not. settled says that it has for a while; before, only the phase depends on it.
+// tell has an event say why a gang waits, once per reason, when its status says so.
+func (g *Groups) tell(uid string, pg *v1beta1.PodGroup, is volcano.Status, says said) {
+	g.mu.Lock()
+	of := g.gangs[uid]
+	news := of != nil && is.Reason != "" && of.told != says
+	if of != nil && (news || is.Placed) {
+		of.told = says
+	}
+	g.mu.Unlock()
+	if news {
+		g.event(pg, corev1.EventTypeWarning, string(v1beta1.PodGroupUnschedulableType), is.Message)
+	}
+}
+
+// statusOf returns the status of a gang that waits for that reason, nil if it does not, and how many of its pods have a place or have ended. settled says that it has for a while;
+// before, only the phase depends on it.
 //
 // Of the pods with a place, and those that have ended, as many as the minimum make the gang Running, or Completed when all have ended; fewer, while some run and
 // the rest waits, make it Unknown. A gang that waits for its queue or to be admitted, or is not in order, is Pending: it is not admitted. All others are Inqueue.
-func statusOf(snap *cluster.Snapshot, gang *cluster.Gang, reason *policy.Reason, text string, settled bool) volcano.Status {
-	s := volcano.Status{Settled: settled}
-	placed, promised := int32(0), int32(0)
+func statusOf(snap *cluster.Snapshot, gang *cluster.Gang, reason *policy.Reason, text string, settled bool) (s volcano.Status, placed int32) {
+	s.Settled = settled
+	promised := int32(0)
 	for _, id := range gang.Pods {
 		switch p := snap.Pod(id); p.Phase {
 		case cluster.Running:
@@ -209,9 +255,29 @@ func statusOf(snap *cluster.Snapshot, gang *cluster.Gang, reason *policy.Reason,
 		s.Phase = v1beta1.PodGroupInqueue
 	}
 	if reason != nil && settled && !s.Placed {
-		s.Reason, s.Message = word(reason), reason.Key+": "+text
+		s.Reason, s.Message = word(reason), lacking(snap, gang)+reason.Key+": "+text
 	}
-	return s
+	return s, placed
+}
+
+// lacking says in Volcano's words how many pods of a gang's minimum lack a place, of how many pods there are, and how these are: programs look for them.
+func lacking(snap *cluster.Snapshot, gang *cluster.Gang) string {
+	least, ready, are := gang.MinPods(), 0, map[string]int{}
+	for _, id := range gang.Pods {
+		is := snap.Pod(id).Phase
+		switch is {
+		case cluster.Running, cluster.Succeeded, cluster.Bound, cluster.Binding:
+			ready++
+		}
+		are[is.String()]++
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d/%d tasks in gang unschedulable: pod group is not ready, ", max(0, least-ready), len(gang.Pods))
+	for _, is := range slices.Sorted(maps.Keys(are)) {
+		fmt.Fprintf(&b, "%d %s, ", are[is], is)
+	}
+	fmt.Fprintf(&b, "%d minAvailable; ", least)
+	return b.String()
 }
 
 // refused says of a reason that the gang is not admitted: by its queue, because it is not in order, or by a vote.

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +75,7 @@ func TestPhases(t *testing.T) {
 			}
 		}
 		snap := s.Snapshot(cluster.UnixNano(1))
-		is := statusOf(snap, snap.GangByKey(key), c.reason, "text", c.settled)
+		is, _ := statusOf(snap, snap.GangByKey(key), c.reason, "text", c.settled)
 		if is.Phase != c.phase || is.Reason != c.word || is.Running != running || is.Succeeded != succeeded || is.Failed != failed {
 			t.Errorf("%s: %+v, want %s, %q, %d running, %d succeeded, %d failed", c.what, is, c.phase, c.word, running, succeeded, failed)
 		}
@@ -109,6 +111,60 @@ func TestStatusOver(t *testing.T) {
 	if patch["running"] != int32(3) || patch["succeeded"] != nil {
 		t.Errorf("running: %v", patch)
 	}
+}
+
+// TestFallen: a gang that ran and has lost every place is Pending for a second, and then Inqueue; one that keeps some is not. Why it waits is told by an event once, with the
+// counts in Volcano's words, and again when it has run in between.
+func TestFallen(t *testing.T) {
+	t.Parallel()
+	var told []string
+	// Its queue goes on to wait, so it is none of the bubble's.
+	groups := NewGroups(NewPool(nil), nil, nil, StatusOptions{Event: func(_ client.Object, kind, reason, message string) { told = append(told, kind+" "+reason+" "+message) }})
+	synctest.Test(t, func(t *testing.T) {
+		store, key := cluster.NewStore(cluster.Options{}), volcano.GangKey("ns", "g")
+		store.Apply(cluster.NodeState{Name: "n"}, cluster.QueueState{Name: "q"}, cluster.GangState{Key: key, UID: "g", Queue: "q", Sets: cluster.FlatTree(2)})
+		publish := func(want v1beta1.PodGroupPhase, waits bool, phases ...cluster.Phase) {
+			t.Helper()
+			for i, phase := range phases {
+				p := cluster.PodState{UID: string(rune('a' + i)), Namespace: "ns", Name: string(rune('a' + i)), Phase: phase, Gang: key, Ours: true}
+				if phase != cluster.Pending {
+					p.NodeName = "n"
+				}
+				store.Apply(p)
+			}
+			trace := &engine.Trace{}
+			if waits {
+				trace.Gangs = []engine.GangTrace{{Gang: key, UID: "g", Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: policy.No, Reason: policy.ReasonGangNoRoom, Need: 2}}}}
+			}
+			groups.Publish(store.Snapshot(cluster.InstantOf(time.Now())), trace)
+			of := groups.gangs["g"]
+			if of.want.Phase != want {
+				t.Errorf("it is %s, want %s", of.want.Phase, want)
+			}
+			groups.tell("g", volcano.PodGroup(key, "g"), of.want, of.says)
+		}
+		publish(v1beta1.PodGroupRunning, false, cluster.Running, cluster.Running)
+		publish(v1beta1.PodGroupInqueue, true, cluster.Running, cluster.Pending)
+		publish(v1beta1.PodGroupPending, true, cluster.Pending, cluster.Pending)
+		<-time.After(time.Second / 2)
+		publish(v1beta1.PodGroupPending, true)
+		<-time.After(time.Second / 2)
+		publish(v1beta1.PodGroupInqueue, true)
+		publish(v1beta1.PodGroupRunning, false, cluster.Running, cluster.Running)
+		publish(v1beta1.PodGroupPending, true, cluster.Pending, cluster.Pending)
+		<-time.After(time.Second)
+		publish(v1beta1.PodGroupInqueue, true)
+		if want := "Warning Unschedulable 2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; GangNoRoom: "; len(told) != 2 || !strings.HasPrefix(told[0], want) {
+			t.Errorf("told %q, want two, the first of which begins with %q", told, want)
+		}
+		publish(v1beta1.PodGroupRunning, false, cluster.Running, cluster.Running)
+		publish(v1beta1.PodGroupInqueue, true, cluster.Running, cluster.Pending)
+		<-time.After(time.Second)
+		publish(v1beta1.PodGroupUnknown, true)
+		if len(told) != 3 || !strings.Contains(told[2], "1/2 tasks in gang unschedulable: pod group is not ready, 1 Pending, 1 Running, 2 minAvailable; ") {
+			t.Errorf("told %q", told)
+		}
+	})
 }
 
 // TestGroupsCrash: the status of a PodGroup comes to the same, wherever the process dies: what a tenant wrote there is put right, the spec stays as it is, and at rest nothing
@@ -150,7 +206,7 @@ func TestGroupsCrash(t *testing.T) {
 // tellGroups publishes, each second, that a gang waits for room.
 func tellGroups(ctx context.Context, c client.Client, kit *write.Kit) error {
 	pool := NewPool(nil)
-	groups := NewGroups(pool, kit, c, 0)
+	groups := NewGroups(pool, kit, c, StatusOptions{})
 	var writers sync.WaitGroup
 	writers.Go(func() { _ = pool.Run(ctx) }) // it returns nil
 	defer writers.Wait()

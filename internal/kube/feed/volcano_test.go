@@ -18,10 +18,11 @@ func TestVolcanosNotesStay(t *testing.T) {
 	t.Parallel()
 	meta := metav1.ObjectMeta{Name: "one", Namespace: "d", Annotations: map[string]string{
 		vckeys.SLAWaitingTime: "1h", vckeys.Hierarchy: "root/a", vckeys.HierarchyWeights: "1/2", vckeys.TaskPriority: "7", vckeys.Preemptable: "false", vckeys.GroupName: "g", vckeys.TaskSpec: "t",
+		vckeys.QueueAllocationGate: "true", vckeys.CooldownTime: "10m",
 		"example.com/else": "x",
 	}}
 	pg, q, p := &v1beta1.PodGroup{ObjectMeta: *meta.DeepCopy()}, &v1beta1.Queue{ObjectMeta: *meta.DeepCopy()}, &v1.Pod{ObjectMeta: *meta.DeepCopy()}
-	p.Spec.SchedulerName = vckeys.SchedulerName
+	p.Spec.SchedulerName, p.Spec.SchedulingGates = vckeys.SchedulerName, []v1.PodSchedulingGate{{Name: vckeys.QueueAllocationGate}}
 	read := func() []any {
 		queue, _ := volcano.Queue(q)
 		pod := cluster.PodState{}

@@ -44,11 +44,16 @@ type volcanoFixture struct {
 // newVolcanoFixture starts a lab with Volcano's definitions, and the controllers under an account that may do what install.Rules say, and no more.
 func newVolcanoFixture(t *testing.T) *volcanoFixture {
 	t.Helper()
-	var definitions [][]byte
+	return newVolcanoFixtureOn(t, lab.Options{})
+}
+
+// newVolcanoFixtureOn is newVolcanoFixture in a lab that is as the options say.
+func newVolcanoFixtureOn(t *testing.T, o lab.Options) *volcanoFixture {
+	t.Helper()
 	for _, f := range crds.All() {
-		definitions = append(definitions, f.YAML)
+		o.CRDs = append(o.CRDs, f.YAML)
 	}
-	b := &volcanoFixture{fixture: newFixture(t, 4, lab.Options{CRDs: definitions})}
+	b := &volcanoFixture{fixture: newFixture(t, 4, o)}
 	for _, kind := range []client.Object{&vcbatch.Job{}, &vcscheduling.PodGroup{}, &vcscheduling.Queue{}, &vcbus.Command{}} {
 		b.watch(t, kind)
 	}

@@ -87,6 +87,13 @@ func volcanoExampleText(t *testing.T, name string) []byte {
 func newFacesFixture(t *testing.T, before func(*volcanoFixture) []string) *volcanoFixture {
 	t.Helper()
 	b := newVolcanoFixture(t)
+	b.schedule(t, before)
+	return b
+}
+
+// schedule starts what newFacesFixture adds to a lab in which Volcano's controllers run.
+func (b *volcanoFixture) schedule(t *testing.T, before func(*volcanoFixture) []string) {
+	t.Helper()
 	kubeconfig := b.as(t, install.Scheduler)
 	added := metav1.ObjectMeta{Name: install.Name(install.VolcanoScheduler)}
 	b.create(t, &rbacv1.ClusterRole{ObjectMeta: added, Rules: install.Rules(install.VolcanoScheduler).Cluster})
@@ -105,7 +112,6 @@ func newFacesFixture(t *testing.T, before func(*volcanoFixture) []string) *volca
 		p.start()
 		p.awaitReady(t)
 	}
-	return b
 }
 
 // TestVolcanoJobsRun: with Volcano's face switched on, the Jobs of Volcano's examples run as they are written, beside each other and beside KAI's work, to Job and
