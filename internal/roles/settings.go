@@ -90,6 +90,7 @@ type Settings struct {
 	ShardingMap     string
 	ShardingSpace   string
 	QueueGates      bool
+	QueueAllocated  bool
 	SchedulerConf   string
 	Period          time.Duration
 	StuckAfter      time.Duration

@@ -626,6 +626,10 @@ func TestVolcanoFace(t *testing.T) {
 	if strings.Contains(beside["volcano.yaml"], "scheduler-volcano") || beside["shard.yaml"] != without["shard.yaml"] {
 		t.Error("Volcano's own scheduler places its pods, and so does Muster's")
 	}
+	const leave = "- --queue-allocated=false"
+	if !strings.Contains(beside["volcano.yaml"], leave) || strings.Contains(with["volcano.yaml"], leave) {
+		t.Error("two say what queues hold, or nobody")
+	}
 	const kind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 	for values, want := range map[string][]string{
 		"volcano: {enabled: true}": {review.PolicyVolcanoResourceGroups}, "volcano: {enabled: true, queueGates: true}": {review.PolicyVolcanoGate, review.PolicyVolcanoResourceGroups},
