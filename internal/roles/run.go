@@ -462,6 +462,11 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
+	if len(p.VolcanoNames) > 0 {
+		if err := metrics.ServeVolcano(p.registry); err != nil {
+			return nil, fmt.Errorf("register metrics of Volcano's: %w", err)
+		}
+	}
 	fo := p.feed()
 	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
 	fo.Extended = func() bool { return p.has.Has(served.ExtendedByClaim) }
