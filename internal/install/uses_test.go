@@ -109,7 +109,7 @@ func uses() map[string][]string {
 		"controllers/admission/lead.go forgetOlder Client.Delete": nil,
 		"controllers/admission/lead.go trusting Client.Create":    nil, // who am I: everybody may ask that
 		"controllers/vcgc/controller.go remove Client.Delete":     vc("delete jobs.batch"),
-		"controllers/vcqueue/held.go write kit.MergeStatus":   vc("patch queues/status.scheduling"),
+		"controllers/vcqueue/held.go write kit.MergeStatus":       vc("patch queues/status.scheduling"),
 		"controllers/vcjob/controller.go write kit.Delete":        vc("delete commands.bus"),
 		"controllers/vcjob/controller.go carryOut kit.JSON":       vc("patch jobs.batch"),
 		"controllers/vcjob/controller.go status kit.JSONStatus":   vc("patch jobs/status.batch"),

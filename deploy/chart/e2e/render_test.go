@@ -653,6 +653,13 @@ func TestVolcanoFace(t *testing.T) {
 			t.Errorf("%s: the templates are in %s, where admission may not write them", values, b.Spec.ParamRef.Namespace)
 		}
 	}
+	able, err := render(t, "volcano: {enabled: true}", false, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := "has no MutatingAdmissionPolicy"; !strings.Contains(with["NOTES.txt"], note) || strings.Contains(able["NOTES.txt"], note) || strings.Contains(theirs["NOTES.txt"], note) {
+		t.Error("the notes do not say where pods cannot be changed, or say it elsewhere")
+	}
 	names := all["ClusterRole /muster-crds"].(*rbacv1.ClusterRole).Rules[0].ResourceNames
 	if job := all["Job kai-scheduler/muster-crds"].(*batchv1.Job); !slices.Equal(job.Spec.Template.Spec.Containers[0].Args, []string{"crds", "apply", "--volcano"}) {
 		t.Errorf("%q", job.Spec.Template.Spec.Containers[0].Args)
