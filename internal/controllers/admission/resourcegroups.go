@@ -104,7 +104,7 @@ func (g *Groups) Run(ctx context.Context) error {
 	go func() { followed <- textfile.ConfigMap(following, g.deps.Cache, g.ref, g.found) }()
 	defer func() {
 		end()
-		_ = <-followed // it has ended; its error, if it had one, was returned
+		<-followed //nolint:errcheck // it has ended; its error, if it had one, was returned
 	}()
 	timer := g.deps.Clock.NewTimer(retryMax)
 	defer func() { timer.Stop() }()
