@@ -61,9 +61,9 @@ func volcano() ([]byte, error) {
 		names = append(names, plural+"."+group)
 	}
 	face := review.DefaultOptions()
-	face.Volcano = []string{volcanokeys.SchedulerName}
+	face.Volcano, face.VolcanoGates, face.VolcanoGroupsIn = []string{volcanokeys.SchedulerName}, true, volcanokeys.Namespace
 	may, scheduler, admission := install.Rules(install.VolcanoControllers), install.Rules(install.VolcanoScheduler), install.Rules(install.VolcanoAdmission)
-	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home, "scheduler": scheduler.Cluster, "schedulerHome": scheduler.Home, "schedulerGates": install.Rules(install.VolcanoQueueGates).Cluster, "admission": admission.Cluster, "policies": face.VolcanoPolicies()})
+	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home, "scheduler": scheduler.Cluster, "schedulerHome": scheduler.Home, "schedulerGates": install.Rules(install.VolcanoQueueGates).Cluster, "admission": admission.Cluster, "admissionHome": admission.Home, "policies": face.VolcanoPolicies(), "mutations": face.VolcanoMutations()})
 	if err != nil {
 		return nil, fmt.Errorf("write what Volcano's controllers may do: %w", err)
 	}

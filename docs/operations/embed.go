@@ -14,7 +14,10 @@ var metricsPage string
 //go:embed vm-metrics.md
 var vmMetricsPage string
 
-// Metric is one row of metrics.md or vm-metrics.md.
+//go:embed volcano.md
+var volcanoPage string
+
+// Metric is one row of metrics.md, vm-metrics.md or volcano.md.
 type Metric struct {
 	Name string
 	// Type is counter, gauge or histogram.
@@ -31,6 +34,9 @@ func Metrics() ([]Metric, error) { return parse("metrics.md", metricsPage) }
 
 // VMMetrics returns those of vm-metrics.md, which muster-vm serves.
 func VMMetrics() ([]Metric, error) { return parse("vm-metrics.md", vmMetricsPage) }
+
+// VolcanoMetrics returns those of volcano.md, which are served besides where Volcano's face is on.
+func VolcanoMetrics() ([]Metric, error) { return parse("volcano.md", volcanoPage) }
 
 func parse(name, page string) ([]Metric, error) {
 	word := regexp.MustCompile("`([^`]+)`")

@@ -15,7 +15,7 @@ import (
 type Permissions struct {
 	// Cluster are rules for all namespaces and for objects without one: a ClusterRole.
 	Cluster []rbacv1.PolicyRule
-	// Home are rules for the control plane's own namespace, or, of Volcano's controllers, for that of Volcano: a Role there.
+	// Home are rules for the control plane's own namespace, or, of what is Volcano's, for that of Volcano or of a ConfigMap: a Role there.
 	Home []rbacv1.PolicyRule
 	// Reserved are rules for the namespace of the pods that hold shared GPUs.
 	Reserved []rbacv1.PolicyRule
@@ -163,6 +163,10 @@ func Rules(role string) Permissions {
 			rule(groupVCScheduling, []string{"list"}, "queues", "podgroups"),
 			rule(groupCore, []string{"get"}, "namespaces"), // which may name a queue
 			only([]string{admission.VolcanoWebhook}, rule(groupAdmission, verbs, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")),
+		}, Home: []rbacv1.PolicyRule{ // of the ConfigMap of resource groups, or another one alone, in its namespace
+			only([]string{volcano.AdmissionConfig}, rule(groupCore, watch, "configmaps")),
+			rule(groupCore, []string{"list", "watch", "create", "delete"}, "podtemplates"), // which stand for them: a policy reads what is in there, and nothing else
+			events(),
 		}}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}

@@ -43,7 +43,7 @@ func uses() map[string][]string {
 		// The scheduler asks too where it serves its cycles: the chart gives its account the ClusterRole system:auth-delegator then.
 		"app/review/review.go Caller Client.Create":                        {UI + " cluster create tokenreviews.authentication.k8s.io"},
 		"app/review/review.go may Client.Create":                           {UI + " cluster create subjectaccessreviews.authorization.k8s.io"},
-		"roles/events.go try writer.Create":                                by(telling, "cluster create events"),
+		"roles/events.go try writer.Create":                                append(by(telling, "cluster create events"), VolcanoAdmission+" home create events"),
 		"kube/apply/binds.go request client.Create":                        {"scheduler cluster create bindrequests" + kai},
 		"kube/apply/alone.go bind SubResource.Create":                      {"scheduler cluster create pods/binding"},
 		"kube/apply/gangrecords.go record client.Create":                   {"scheduler home create configmaps"},
@@ -99,6 +99,8 @@ func uses() map[string][]string {
 			"admission cluster patch mutatingwebhookconfigurations" + hooks, "admission cluster patch validatingwebhookconfigurations" + hooks,
 			VolcanoAdmission + " cluster patch mutatingwebhookconfigurations" + hooks, VolcanoAdmission + " cluster patch validatingwebhookconfigurations" + hooks,
 		},
+		"controllers/admission/resourcegroups.go keep kit.Delete":    {VolcanoAdmission + " home delete podtemplates"},
+		"controllers/admission/resourcegroups.go keep Client.Create": {VolcanoAdmission + " home create podtemplates"},
 		// Where no operator installs it: the account is then whose the cluster is.
 		"controllers/admission/lead.go register Client.Create":    nil,
 		"controllers/admission/lead.go register kit.Merge":        nil,
@@ -107,6 +109,7 @@ func uses() map[string][]string {
 		"controllers/admission/lead.go forgetOlder Client.Delete": nil,
 		"controllers/admission/lead.go trusting Client.Create":    nil, // who am I: everybody may ask that
 		"controllers/vcgc/controller.go remove Client.Delete":     vc("delete jobs.batch"),
+		"controllers/vcqueue/held.go write kit.MergeStatus":       vc("patch queues/status.scheduling"),
 		"controllers/vcjob/controller.go write kit.Delete":        vc("delete commands.bus"),
 		"controllers/vcjob/controller.go carryOut kit.JSON":       vc("patch jobs.batch"),
 		"controllers/vcjob/controller.go status kit.JSONStatus":   vc("patch jobs/status.batch"),

@@ -46,20 +46,21 @@ func (k *Kind) groupKind() schema.GroupKind { return k.GroupVersionKind.GroupKin
 // subresource) and g (generation).
 var builtinKinds = map[string]string{
 	"v1": "Pod:nsg Node:s Namespace:s ConfigMap:n Secret:n Service:ns ServiceAccount:n PersistentVolume:s PersistentVolumeClaim:ns ResourceQuota:ns " +
-		"Event:n ReplicationController:nsg",
-	"apps/v1":                         "Deployment:nsg DaemonSet:nsg StatefulSet:nsg ReplicaSet:nsg",
-	"batch/v1":                        "Job:nsg CronJob:nsg",
-	"coordination.k8s.io/v1":          "Lease:n",
-	"policy/v1":                       "PodDisruptionBudget:nsg",
-	"scheduling.k8s.io/v1":            "PriorityClass:g",
-	"storage.k8s.io/v1":               "StorageClass: CSINode: CSIDriver: VolumeAttachment:s CSIStorageCapacity:n",
-	"resource.k8s.io/v1":              "DeviceClass:g ResourceSlice:g ResourceClaim:ns ResourceClaimTemplate:n",
-	"rbac.authorization.k8s.io/v1":    "Role:n RoleBinding:n ClusterRole: ClusterRoleBinding:",
-	"admissionregistration.k8s.io/v1": "ValidatingWebhookConfiguration:g MutatingWebhookConfiguration:g ValidatingAdmissionPolicy:sg ValidatingAdmissionPolicyBinding:g",
-	"apiextensions.k8s.io/v1":         "CustomResourceDefinition:sg",
-	"discovery.k8s.io/v1":             "EndpointSlice:ng",
-	"networking.k8s.io/v1":            "NetworkPolicy:ng",
-	"events.k8s.io/v1":                "Event:n",
+		"Event:n ReplicationController:nsg PodTemplate:ng",
+	"apps/v1":                      "Deployment:nsg DaemonSet:nsg StatefulSet:nsg ReplicaSet:nsg",
+	"batch/v1":                     "Job:nsg CronJob:nsg",
+	"coordination.k8s.io/v1":       "Lease:n",
+	"policy/v1":                    "PodDisruptionBudget:nsg",
+	"scheduling.k8s.io/v1":         "PriorityClass:g",
+	"storage.k8s.io/v1":            "StorageClass: CSINode: CSIDriver: VolumeAttachment:s CSIStorageCapacity:n",
+	"resource.k8s.io/v1":           "DeviceClass:g ResourceSlice:g ResourceClaim:ns ResourceClaimTemplate:n",
+	"rbac.authorization.k8s.io/v1": "Role:n RoleBinding:n ClusterRole: ClusterRoleBinding:",
+	"admissionregistration.k8s.io/v1": "ValidatingWebhookConfiguration:g MutatingWebhookConfiguration:g ValidatingAdmissionPolicy:sg ValidatingAdmissionPolicyBinding:g " +
+		"MutatingAdmissionPolicy:g MutatingAdmissionPolicyBinding:g",
+	"apiextensions.k8s.io/v1": "CustomResourceDefinition:sg",
+	"discovery.k8s.io/v1":     "EndpointSlice:ng",
+	"networking.k8s.io/v1":    "NetworkPolicy:ng",
+	"events.k8s.io/v1":        "Event:n",
 }
 
 // Builtin returns the kinds that Kubernetes serves by itself and Muster uses.

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/kube/textfile"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/profile/volcano"
 	"github.com/muster-scheduler/muster/internal/scheduler"
@@ -248,7 +249,17 @@ func (s *Settings) admission() (o admission.Options, err error) {
 	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
 	o.Identity, o.AuthorizeQueues, o.KAINames = admission.Mode(s.Identity), s.AuthorizeQueues, s.KAINames
 	o.ForbidForeignGPUs = s.ForbidForeignGPUs
-	o.Volcano, o.VolcanoQueues = s.VolcanoNames, s.VolcanoQueues
+	o.Volcano, o.VolcanoQueues, o.VolcanoGates = s.VolcanoNames, s.VolcanoQueues, s.QueueGates
+	if s.GroupsMap != "" {
+		ref, err := textfile.ParseRef(s.GroupsMap)
+		switch {
+		case err != nil:
+			return o, fmt.Errorf("--%s: %w", groupsMapFlag, err)
+		case len(s.VolcanoNames) == 0:
+			return o, fmt.Errorf("--%s: there are no resource groups of Volcano's without --volcano-scheduler-name", groupsMapFlag)
+		}
+		o.VolcanoGroupsIn = ref.Namespace
+	}
 	o.TrustedNamespaces, o.ClientCA = []string{s.ReservationSpace}, s.ClientCA
 	if len(s.TrustedUsers) > 0 {
 		o.Trusted = s.TrustedUsers

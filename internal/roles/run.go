@@ -56,6 +56,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/filters/podtemplate"
 	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/served"
+	"github.com/muster-scheduler/muster/internal/kube/textfile"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
@@ -371,6 +372,30 @@ func (p *process) admit(t turn, log logr.Logger, guard *aside.Guard) error {
 	p.group.Add(Admission+"-cache", untilAsked(own.Start))
 	p.group.Add(Admission, untilAsked(c.Serve))
 	p.group.Add(Admission+"-certificates", t.lead(untilAsked(c.Lead)))
+	return p.followGroups(t, log, guard)
+}
+
+// followGroups prepares what follows Volcano's resource groups, if there are to be any. That is a cache of its own: the rights to list what it watches are those of one namespace.
+func (p *process) followGroups(t turn, log logr.Logger, guard *aside.Guard) error {
+	if p.GroupsMap == "" {
+		return nil
+	}
+	ref, err := textfile.ParseRef(p.GroupsMap)
+	if err != nil {
+		return err
+	}
+	objects, err := p.newCache(admission.GroupsWatched(ref))
+	if err != nil {
+		return err
+	}
+	groups, err := admission.NewGroups(admission.GroupDeps{
+		Cache: objects, Client: t.client, Template: podtemplate.Validate, Tell: p.events.recorder(Admission), Log: log.WithName("resource-groups"), Guard: guard,
+	}, ref)
+	if err != nil {
+		return err
+	}
+	p.group.Add(Admission+"-groups-cache", untilAsked(objects.Start))
+	p.group.Add(Admission+"-groups", t.lead(untilAsked(groups.Run)))
 	return nil
 }
 
@@ -436,6 +461,11 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.partition().Pool(), p.registry)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	if len(p.VolcanoNames) > 0 {
+		if err := metrics.ServeVolcano(p.registry); err != nil {
+			return nil, fmt.Errorf("register metrics of Volcano's: %w", err)
+		}
 	}
 	fo := p.feed()
 	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained

@@ -84,11 +84,13 @@ type Settings struct {
 	VolcanoQueues   vcreview.QueueRules
 	VolcanoConf     string
 	VolcanoMap      string
+	GroupsMap       string
 	ShardingMode    string
 	ShardingName    string
 	ShardingMap     string
 	ShardingSpace   string
 	QueueGates      bool
+	QueueAllocated  bool
 	SchedulerConf   string
 	Period          time.Duration
 	StuckAfter      time.Duration
@@ -379,6 +381,8 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.VolcanoQueues.MaxDepth, "max-queue-depth", o.VolcanoQueues.MaxDepth, "how many of Volcano's queues there may be one below the other, root not counted")
 	fs.BoolVar(&s.VolcanoQueues.ProtectRoot, "enable-root-queue-protection", o.VolcanoQueues.ProtectRoot, "keep capability, deserved and guarantee of Volcano's queue root as they are")
 	fs.BoolVar(&s.VolcanoQueues.KeepBusy, "enable-queue-allocated-pods-check", o.VolcanoQueues.KeepBusy, "refuse to delete one of Volcano's queues while pods run in it")
+	fs.BoolVar(&s.QueueGates, queueGatesFlag, false, "put the scheduling gate of queues on pods of Volcano's that ask for it by annotation: only where the scheduler is given the same flag, which takes it off")
+	fs.StringVar(&s.GroupsMap, groupsMapFlag, "", "Volcano's resource groups, by which the API server changes pods that are made: a ConfigMap, NAMESPACE/NAME:KEY, or NAMESPACE/NAME of one with one key. It takes the rights to list and watch it, and to list, watch, create and delete PodTemplates of its namespace")
 	fs.BoolVar(&s.WithAdmission, "admission", false, "run the role admission too, where all roles run in one process")
 	fs.StringVar(&s.WebhookURL, "webhook-url", o.URL, "how the API server reaches the webhooks where there is no Service, https://HOST:PORT; the role then creates the webhook configurations by itself")
 	fs.StringVar(&s.WebhookSecret, "webhook-secret", o.Secret, "Secret of the certificates")

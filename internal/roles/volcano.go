@@ -92,6 +92,7 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.Controllers, "controllers", []string{"*", "-" + shardingController}, "which controllers run: * for all, NAME or +NAME for one, -NAME for all but one; known: "+strings.Join(knownControllers(), ", "))
 	fs.IntVar(&s.Workers, "worker-threads", o.Workers, "Jobs that are written about at a time; and JobFlows and JobTemplates")
 	fs.IntVar(&s.QueueWorkers, "worker-threads-for-queue", 5, "queues that are written at a time")
+	fs.BoolVar(&s.QueueAllocated, "queue-allocated", true, "say in the status of queues what they hold; false where Volcano's own scheduler does")
 	fs.IntVar(&s.GroupWorkers, "worker-threads-for-podgroup", g.Workers, "PodGroups of bare pods that are written about at a time")
 	fs.IntVar(&s.CronWorkers, "worker-threads-for-cronjob", 3, "CronJobs that are written about at a time")
 	fs.BoolVar(&s.InheritNotes, "inherit-owner-annotations", g.InheritAnnotations, "give PodGroups of bare pods the annotations volcano.sh/* of what owns the pods")
@@ -157,6 +158,22 @@ func (s *Settings) groupController() vcpodgroup.Options {
 	return vcpodgroup.Options{Workers: s.GroupWorkers, SchedulerNames: s.SchedulerNames, InheritAnnotations: s.InheritNotes}
 }
 
+// queueController opens and closes queues, and says what they hold, unless somebody else does.
+func (p *process) queueController(deps vcqueue.Deps) (runner, error) {
+	c, err := vcqueue.New(deps, p.QueueWorkers)
+	if err != nil || !p.QueueAllocated {
+		return c, err
+	}
+	h, err := vcqueue.NewHoldings(deps, p.QueueWorkers, p.SchedulerNames)
+	if err != nil {
+		return nil, err
+	}
+	g := &app.Group{}
+	g.Add("queues", untilAsked(c.Run))
+	g.Add("queue-holdings", untilAsked(h.Run))
+	return g, nil
+}
+
 // volcanoControllers builds those of the controllers that are to run.
 func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *aside.Guard) (*app.Group, error) {
 	on, err := p.controllers()
@@ -183,7 +200,7 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 			return vcjob.New(vcjob.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Tell: tell}, p.jobController())
 		}},
 		{queueController, func(log logr.Logger) (runner, error) {
-			return vcqueue.New(vcqueue.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard}, p.QueueWorkers)
+			return p.queueController(vcqueue.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard})
 		}},
 		{pgController, func(log logr.Logger) (runner, error) {
 			return vcpodgroup.New(vcpodgroup.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Tell: tell}, p.groupController())
@@ -237,7 +254,7 @@ func trimOfVolcano(obj any, schedulers []string, sharding bool) any {
 		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP}}
 		kept.Status.InitContainerStatuses, kept.Status.ContainerStatuses = fates(o.Status.InitContainerStatuses), fates(o.Status.ContainerStatuses)
 		if kept.Spec.SchedulerName = o.Spec.SchedulerName; slices.Contains(schedulers, o.Spec.SchedulerName) {
-			kept.Spec.PriorityClassName, kept.Spec.Overhead = o.Spec.PriorityClassName, o.Spec.Overhead.DeepCopy()
+			kept.Spec.PriorityClassName, kept.Spec.Overhead, kept.Spec.NodeName, kept.Spec.Resources = o.Spec.PriorityClassName, o.Spec.Overhead.DeepCopy(), o.Spec.NodeName, o.Spec.Resources.DeepCopy()
 			kept.Spec.InitContainers, kept.Spec.Containers = rooms(o.Spec.InitContainers), rooms(o.Spec.Containers)
 		}
 		if sharding {

@@ -233,7 +233,7 @@ func TestVolcanoTrim(t *testing.T) {
 			Namespace: "a", Name: "p", UID: "u", ResourceVersion: "7", OwnerReferences: []metav1.OwnerReference{{Name: "j"}},
 			Annotations: map[string]string{volcano.TaskSpec: "t"}, Labels: map[string]string{volcano.PartitionID: "1"},
 		},
-		Spec: corev1.PodSpec{SchedulerName: "volcano", PriorityClassName: "high", Containers: []corev1.Container{{Name: "c", Resources: room}}},
+		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano", PriorityClassName: "high", Containers: []corev1.Container{{Name: "c", Resources: room}}},
 		Status: corev1.PodStatus{Phase: corev1.PodFailed, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "c", RestartCount: 2, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, FinishedAt: ended}},
 		}}},

@@ -30,6 +30,9 @@ const (
 // queueGatesFlag has queues of Volcano's let pods in.
 const queueGatesFlag = "volcano-queue-gates"
 
+// groupsMapFlag says where Volcano's resource groups are.
+const groupsMapFlag = "volcano-admission-configmap"
+
 // mapPatience is how long the scheduler waits, as it begins to lead, to be told what the ConfigMap says. Then it begins with Volcano's default file: gangs of others do not
 // wait for it.
 const mapPatience = 10 * time.Second

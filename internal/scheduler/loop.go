@@ -235,7 +235,11 @@ func (l *Loop) look(e *engine.Engine) {
 	e.Trying = func(gang cluster.Key) { l.trying = gang }
 	e.Around = func(stage engine.Stage) func() {
 		began := time.Now()
-		return func() { l.metrics.stages.took(stage, time.Since(began)) }
+		return func() {
+			took := time.Since(began)
+			l.metrics.stages.took(stage, took)
+			l.metrics.volcano.took(stage, took)
+		}
 	}
 }
 

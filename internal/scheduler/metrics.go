@@ -38,6 +38,7 @@ type Metrics struct {
 	givers        map[string]bool // UIDs of gangs with series of their own
 	forgetAt      int             // at how many of them those that are gone are looked for
 	pulse         *pulse
+	volcano       *volcanos // nil where Volcano's face is off
 
 	shares  map[string]string // queues with a fair share shown, and their display names; of the loop's goroutine
 	reasons map[string]bool
@@ -114,6 +115,7 @@ func (m *Metrics) Bound(after time.Duration) { m.bound.Observe(milliseconds(afte
 
 // evicted counts what a bundle took and gave.
 func (m *Metrics) evicted(o *apply.Outcome) {
+	m.volcano.evicted(o)
 	right := string(o.Bundle.Eviction.Cause)
 	uids := make(map[cluster.Key]string, len(o.Bundle.Eviction.Victims))
 	for i := range o.Bundle.Eviction.Victims {
@@ -197,6 +199,7 @@ func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, gangs map[cluster
 		if g == nil {
 			continue
 		}
+		m.volcano.starts(g, now)
 		for _, id := range g.Pods {
 			if pod := snap.Pod(id); binds[pod.UID] {
 				m.decided.Observe(max(0, milliseconds(now.Sub(pod.Created.Time()))))
@@ -210,6 +213,7 @@ func (m *Metrics) run(snap *cluster.Snapshot, r *engine.Result, took time.Durati
 	m.runs.Inc()
 	m.pulse.run(snap, &r.Trace, took)
 	m.forget(snap)
+	m.volcano.left(snap, r, took)
 	m.considered.Add(float64(r.Stats.Considered))
 	m.stages.did(&r.Stats, &r.Trace)
 	m.latency.Set(milliseconds(took))

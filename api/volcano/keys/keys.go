@@ -18,6 +18,9 @@ const (
 	// ShardingConfig is the ConfigMap, beside the Lease, that says how nodes are divided between schedulers; ShardingConfigKey is its key.
 	ShardingConfig    = "volcano-sharding-configmap"
 	ShardingConfigKey = "sharding.yaml"
+	// AdmissionConfig is the ConfigMap that says what admission does with pods of resource groups; AdmissionConfigKey is its key.
+	AdmissionConfig    = "volcano-admission-configmap"
+	AdmissionConfigKey = "volcano-admission.conf"
 )
 
 // On pods and what owns them: which gang, in which queue.

@@ -33,6 +33,7 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 	"github.com/muster-scheduler/muster/deploy/chart"
+	review "github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/install"
 )
 
@@ -112,6 +113,7 @@ func objects(t *testing.T, rendered map[string]string) map[string]any {
 				"PriorityLevelConfiguration": &flowcontrolv1.PriorityLevelConfiguration{}, "FlowSchema": &flowcontrolv1.FlowSchema{},
 				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Job": &batchv1.Job{}, "DaemonSet": &appsv1.DaemonSet{}, "RuntimeClass": &nodev1.RuntimeClass{},
 				"ValidatingAdmissionPolicy": &admissionregv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionregv1.ValidatingAdmissionPolicyBinding{}, "ConfigMap": &corev1.ConfigMap{},
+				"MutatingAdmissionPolicy": &admissionregv1.MutatingAdmissionPolicy{}, "MutatingAdmissionPolicyBinding": &admissionregv1.MutatingAdmissionPolicyBinding{},
 				"Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "PrometheusRule": &map[string]any{}, "CustomResourceDefinition": &map[string]any{},
 			}
 			into := kinds[head.Kind]
@@ -606,6 +608,10 @@ func TestVolcanoFace(t *testing.T) {
 	if d := cmp.Diff(install.Rules(install.VolcanoAdmission).Cluster, all["ClusterRole /muster-admission-volcano"].(*rbacv1.ClusterRole).Rules); d != "" {
 		t.Errorf("what admission may do besides: %s", d)
 	}
+	groups := all["Role volcano-system/muster-admission-volcano"].(*rbacv1.Role)
+	if d := cmp.Diff(install.Rules(install.VolcanoAdmission).Home, groups.Rules); d != "" || !strings.Contains(config.Annotations[install.AnnotationRoles], "--volcano-admission-configmap=volcano-system/"+groups.Rules[0].ResourceNames[0]+":volcano-admission.conf") {
+		t.Errorf("what admission may do with resource groups: %s", d)
+	}
 	theirs, err := render(t, "volcano: {enabled: true, admission: false}", false)
 	if err != nil {
 		t.Fatal(err)
@@ -619,6 +625,40 @@ func TestVolcanoFace(t *testing.T) {
 	}
 	if strings.Contains(beside["volcano.yaml"], "scheduler-volcano") || beside["shard.yaml"] != without["shard.yaml"] {
 		t.Error("Volcano's own scheduler places its pods, and so does Muster's")
+	}
+	const leave = "- --queue-allocated=false"
+	if !strings.Contains(beside["volcano.yaml"], leave) || strings.Contains(with["volcano.yaml"], leave) {
+		t.Error("two say what queues hold, or nobody")
+	}
+	const kind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+	for values, want := range map[string][]string{
+		"volcano: {enabled: true}": {review.PolicyVolcanoResourceGroups}, "volcano: {enabled: true, queueGates: true}": {review.PolicyVolcanoGate, review.PolicyVolcanoResourceGroups},
+		"volcano: {enabled: true, queueGates: true, admission: false}": nil, "volcano: {enabled: true, admissionConfigMap: a/b:c}": {review.PolicyVolcanoResourceGroups},
+	} { // order: each on its own
+		rendered, err := render(t, values, false, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		some := objects(t, map[string]string{"volcano.yaml": rendered["volcano.yaml"]})
+		var got []string
+		for _, name := range []string{review.PolicyVolcanoGate, review.PolicyVolcanoResourceGroups} {
+			if some["MutatingAdmissionPolicy /"+name] != nil && some["MutatingAdmissionPolicyBinding /"+name] != nil {
+				got = append(got, name)
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: policies that change pods: %s", values, d)
+		}
+		if b, ok := some["MutatingAdmissionPolicyBinding /"+review.PolicyVolcanoResourceGroups].(*admissionregv1.MutatingAdmissionPolicyBinding); ok && some["Role "+b.Spec.ParamRef.Namespace+"/muster-admission-volcano"] == nil {
+			t.Errorf("%s: the templates are in %s, where admission may not write them", values, b.Spec.ParamRef.Namespace)
+		}
+	}
+	able, err := render(t, "volcano: {enabled: true}", false, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := "has no MutatingAdmissionPolicy"; !strings.Contains(with["NOTES.txt"], note) || strings.Contains(able["NOTES.txt"], note) || strings.Contains(theirs["NOTES.txt"], note) {
+		t.Error("the notes do not say where pods cannot be changed, or say it elsewhere")
 	}
 	names := all["ClusterRole /muster-crds"].(*rbacv1.ClusterRole).Rules[0].ResourceNames
 	if job := all["Job kai-scheduler/muster-crds"].(*batchv1.Job); !slices.Equal(job.Spec.Template.Spec.Containers[0].Args, []string{"crds", "apply", "--volcano"}) {

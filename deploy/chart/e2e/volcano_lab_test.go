@@ -178,6 +178,7 @@ func TestVolcanoRights(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, said, one.want)
 		}
 	}
+	podsOfVolcano(t, p)
 }
 
 // TestQueueGateRights: a real API server with the chart's rules and policy lets the scheduler take the gate of a queue off a pod, and change nothing else of it.

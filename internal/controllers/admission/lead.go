@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -106,6 +107,11 @@ func (c *Controller) keep(ctx context.Context) error {
 				c.guarded = c.deps.Clock.Now()
 			}
 		}
+		for _, p := range o.VolcanoMutations() {
+			if _, err := c.whole(ctx, p); !meta.IsNoMatchError(err) { // an API server without the kind: see Groups, which tells
+				wrong = append(wrong, err)
+			}
+		}
 		if !c.alone && c.deps.Clock.Since(c.guarded) >= overlapping {
 			err := c.forgetOlder(ctx)
 			c.alone, wrong = err == nil, append(wrong, err)
@@ -191,6 +197,10 @@ func specOf(o client.Object) any {
 	case *admissionregv1.ValidatingAdmissionPolicy:
 		return o.Spec
 	case *admissionregv1.ValidatingAdmissionPolicyBinding:
+		return o.Spec
+	case *admissionregv1.MutatingAdmissionPolicy:
+		return o.Spec
+	case *admissionregv1.MutatingAdmissionPolicyBinding:
 		return o.Spec
 	}
 	return nil

@@ -119,6 +119,10 @@ type Options struct {
 	// AuthorizeQueues demands the right to use a queue (verb use, resource queues.scheduling.run.ai) of whoever submits work
 	// to it.
 	AuthorizeQueues bool
+	// VolcanoGates has the API server put the scheduling gate of queues on pods of Volcano's that ask for it: the scheduler takes it off, where it is told to.
+	VolcanoGates bool
+	// VolcanoGroupsIn is the namespace of the PodTemplates that stand for Volcano's resource groups, which is that of the ConfigMap that says them; "" for none.
+	VolcanoGroupsIn string
 }
 
 // DefaultOptions are KAI's, with identity guarded.

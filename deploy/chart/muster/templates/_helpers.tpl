@@ -69,7 +69,9 @@ securityContext:
 {{- $v := get $.Values $value -}}
 {{- $own := dict -}}
 {{- $args := $v.extraArgs | default list -}}
-{{- if and (eq $role "admission") $.Values.volcano.enabled $.Values.volcano.admission -}}{{- $args = append $args "--volcano-scheduler-name=volcano" -}}{{- end -}}
+{{- if and (eq $role "admission") $.Values.volcano.enabled $.Values.volcano.admission -}}{{- $args = append $args "--volcano-scheduler-name=volcano" -}}
+{{- $args = append $args (printf "--volcano-admission-configmap=%s" (include "muster.volcanoGroups" $)) -}}
+{{- end -}}
 {{- with $args -}}{{- $_ := set $own "args" . -}}{{- end -}}
 {{- with $v.extraEnv -}}{{- $_ := set $own "env" . -}}{{- end -}}
 {{- with $v.podAnnotations -}}{{- $_ := set $own "podAnnotations" . -}}{{- end -}}
@@ -223,6 +225,11 @@ the pod of the Prometheus server. The value prometheus.enablePersistentStorage k
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{- /* Where Volcano's resource groups are, NAMESPACE/NAME:KEY or NAMESPACE/NAME. */ -}}
+{{- define "muster.volcanoGroups" -}}
+{{- .Values.volcano.admissionConfigMap | default (printf "%s/volcano-admission-configmap:volcano-admission.conf" .Values.volcano.leaseNamespace) -}}
+{{- end -}}
 
 {{- /* Where Volcano's scheduler file is, NAMESPACE/NAME:KEY or NAMESPACE/NAME; "" for none. */ -}}
 {{- define "muster.volcanoFile" -}}

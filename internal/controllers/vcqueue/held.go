@@ -1,0 +1,280 @@
+package vcqueue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/tally"
+	"github.com/muster-scheduler/muster/internal/kube/control"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+// settle is how long a queue whose pods have changed waits to be written. As every event after a write waits as long, it is also the least time between two writes of what one queue holds.
+const settle = time.Second
+
+// Holdings is the part of the controller that says in status.allocated what the pods of a queue and of those below it hold. It has a loop of its own, so that no Command waits for it.
+type Holdings struct {
+	kit  *write.Kit
+	loop *control.Loop[string, *corrected]
+}
+
+// corrected is what is to be written of a queue.
+type corrected struct {
+	queue *scheduling.Queue
+	patch []byte
+}
+
+// NewHoldings returns it, not yet running. workers is how many queues are written at a time, 1 or more; schedulers are whose pods count.
+func NewHoldings(deps Deps, workers int, schedulers []string) (*Holdings, error) {
+	if workers < 1 {
+		return nil, fmt.Errorf("queue controller: %d workers: at least one is needed", workers)
+	}
+	kit, err := write.New(deps.Client, "vcqueue", deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("queue controller: %w", err)
+	}
+	b := newLedger(schedulers)
+	h := &Holdings{kit: kit}
+	h.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, *corrected]{
+		Name: "vcqueue-holdings", Workers: workers, MinRetry: settle, MaxRetry: 3 * time.Minute,
+		About: func(name string) client.Object { return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
+		Decide: func(name string, _ time.Time) (*corrected, []control.Due[string], time.Time) {
+			q, patch, more := b.decide(name)
+			if patch == nil {
+				return nil, later(more), time.Time{}
+			}
+			return &corrected{q, patch}, later(more), time.Time{}
+		},
+		Write: h.write,
+	})
+	control.Watch(h.loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return later(b.queueSeen(q, gone)) })
+	control.Watch(h.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return later(b.groupSeen(g, gone)) })
+	control.Watch(h.loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] { return later(b.podSeen(p, gone)) })
+	return h, nil
+}
+
+// Run says what queues hold until ctx ends, which is no error. It must be called once.
+func (h *Holdings) Run(ctx context.Context) error { return h.loop.Run(ctx) }
+
+func later(names []string) (out []control.Due[string]) {
+	for _, name := range names {
+		out = append(out, control.Due[string]{Key: name, After: settle})
+	}
+	return out
+}
+
+// write says what the very queue holds that was looked at.
+func (h *Holdings) write(ctx context.Context, c *corrected) error {
+	if c == nil {
+		return nil
+	}
+	_, err := h.kit.MergeStatus(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: c.queue.Name}}, c.patch)
+	return err
+}
+
+// ledger is what the queues hold. A pod is of the queue that its PodGroup names; it holds what it asks for, and one of pods, from when it has a node until it has ended. Sums move up the tree with
+// each change, as many steps as the queue lies deep; the tree is added up anew once after a change of parents. It is guarded by the loop's lock.
+type ledger struct {
+	schedulers []string
+	queues     map[string]*scheduling.Queue
+	groups     map[types.NamespacedName]string // the queue of a PodGroup
+	pods       map[types.NamespacedName]pod
+	gangs      map[types.NamespacedName]*tally.Sum // what the pods that name a PodGroup hold, whether it is there or not
+	own, total map[string]*tally.Sum               // of a queue by itself, and with those below it
+	stale      bool                                // parents have changed
+}
+
+// pod is what one pod holds, and for whom.
+type pod struct {
+	group types.NamespacedName
+	holds tally.Amounts
+}
+
+func newLedger(schedulers []string) *ledger {
+	return &ledger{
+		schedulers: schedulers, queues: map[string]*scheduling.Queue{}, groups: map[types.NamespacedName]string{}, pods: map[types.NamespacedName]pod{},
+		gangs: map[types.NamespacedName]*tally.Sum{}, own: map[string]*tally.Sum{}, total: map[string]*tally.Sum{},
+	}
+}
+
+// sumOf is a key's sum, made if there is none.
+func sumOf[K comparable](sums map[K]*tally.Sum, k K) *tally.Sum {
+	s := sums[k]
+	if s == nil {
+		s = &tally.Sum{}
+		sums[k] = s
+	}
+	return s
+}
+
+// holds is what a pod holds; nothing unless it is a gang's, has a node and has not ended.
+func (l *ledger) holds(p *corev1.Pod) pod {
+	group := p.Annotations[keys.GroupName]
+	if group == "" || p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || !slices.Contains(l.schedulers, p.Spec.SchedulerName) {
+		return pod{}
+	}
+	list := core.RequestList(p)
+	if list == nil {
+		list = corev1.ResourceList{}
+	}
+	list[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+	return pod{types.NamespacedName{Namespace: p.Namespace, Name: group}, tally.Of(list)}
+}
+
+// podSeen takes in a pod, and returns the queues to look at.
+func (l *ledger) podSeen(p *corev1.Pod, gone bool) (due []string) {
+	k := client.ObjectKeyFromObject(p)
+	now := pod{}
+	if !gone {
+		now = l.holds(p)
+	}
+	was := l.pods[k]
+	if was.group == now.group && was.holds.Equal(now.holds) {
+		return nil
+	}
+	if delete(l.pods, k); !now.holds.Empty() {
+		l.pods[k] = now
+	}
+	for _, one := range []struct {
+		pod
+		change func(*tally.Sum, corev1.ResourceList)
+	}{{now, (*tally.Sum).Add}, {was, (*tally.Sum).Sub}} {
+		if one.holds.Empty() {
+			continue
+		}
+		list := one.holds.List()
+		gang := sumOf(l.gangs, one.group)
+		if one.change(gang, list); gang.Empty() {
+			delete(l.gangs, one.group)
+		}
+		if queue, ok := l.groups[one.group]; ok {
+			due = append(due, l.move(queue, list, one.change)...)
+		}
+	}
+	return due
+}
+
+// groupSeen takes in a PodGroup, and returns the queues to look at.
+func (l *ledger) groupSeen(g *scheduling.PodGroup, gone bool) (due []string) {
+	k := client.ObjectKeyFromObject(g)
+	was, had := l.groups[k]
+	if had && !gone && was == g.Spec.Queue {
+		return nil
+	}
+	gang := l.gangs[k]
+	if gang == nil {
+		gang = &tally.Sum{}
+	}
+	list := gang.List()
+	if had {
+		delete(l.groups, k)
+		due = append(due, l.move(was, list, (*tally.Sum).Sub)...)
+	}
+	if !gone {
+		l.groups[k] = g.Spec.Queue
+		due = append(due, l.move(g.Spec.Queue, list, (*tally.Sum).Add)...)
+	}
+	return due
+}
+
+// move changes what a queue holds, and with it all above, and returns these.
+func (l *ledger) move(queue string, list corev1.ResourceList, change func(*tally.Sum, corev1.ResourceList)) (due []string) {
+	if len(list) == 0 {
+		return nil
+	}
+	own := sumOf(l.own, queue)
+	if change(own, list); own.Empty() {
+		delete(l.own, queue)
+	}
+	if l.stale {
+		return nil // all are looked at once the tree is added up anew
+	}
+	for _, name := range l.way(queue) {
+		change(sumOf(l.total, name), list)
+		due = append(due, name)
+	}
+	return due
+}
+
+// way is a queue and those above it, each once: parents that go round in a circle end it.
+func (l *ledger) way(queue string) (names []string) {
+	for name := queue; name != "" && !slices.Contains(names, name); {
+		names = append(names, name)
+		q := l.queues[name]
+		if q == nil {
+			break
+		}
+		name = parentOf(q)
+	}
+	return names
+}
+
+// queueSeen takes in a queue, and returns what is to be looked at.
+func (l *ledger) queueSeen(q *scheduling.Queue, gone bool) []string {
+	had := l.queues[q.Name]
+	if gone {
+		delete(l.queues, q.Name)
+	} else {
+		l.queues[q.Name] = q
+	}
+	if gone != (had == nil) || had != nil && !gone && parentOf(had) != parentOf(q) {
+		l.stale = true
+	}
+	return []string{q.Name}
+}
+
+// decide says what is to be written of a queue, nil for nothing; and, because a stale tree is added up first, which queues are to be looked at after it.
+func (l *ledger) decide(name string) (q *scheduling.Queue, patch []byte, more []string) {
+	if l.stale {
+		l.stale, l.total = false, map[string]*tally.Sum{}
+		for queue, own := range l.own { // order: sums are exact
+			for _, above := range l.way(queue) {
+				sumOf(l.total, above).AddSum(own)
+			}
+		}
+		for other, q := range l.queues { // order: each on its own
+			if other != name && l.correct(q) != nil {
+				more = append(more, other)
+			}
+		}
+	}
+	if q = l.queues[name]; q == nil || q.DeletionTimestamp != nil {
+		return nil, nil, more
+	}
+	return q, l.correct(q), more
+}
+
+// correct is the merge patch that makes the status of a queue say what it holds; nil if it does. Nothing is kept for a queue, so that a reservation is nobody's word.
+func (l *ledger) correct(q *scheduling.Queue) []byte {
+	status := map[string]any{}
+	total := l.total[q.Name]
+	if total == nil {
+		total = &tally.Sum{}
+	}
+	if d := tally.Diff(q.Status.Allocated, total.List()); d != nil {
+		status["allocated"] = d
+	}
+	if r := &q.Status.Reservation; len(r.Nodes) > 0 || len(r.Resource) > 0 {
+		status["reservation"] = nil
+	}
+	if len(status) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": q.UID}, "status": status})
+	if err != nil {
+		panic(fmt.Sprintf("status of Queue %s: %v", q.Name, err)) // texts and nulls
+	}
+	return body
+}
