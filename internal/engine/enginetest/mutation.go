@@ -78,6 +78,8 @@ func optionMutations() []Mutation {
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
 		{Name: "option volcano-config", Options: func(o *Options) { o.VolcanoConfig = "" }},
 		{Name: "option volcano", Options: func(o *Options) { o.Volcano = false }},
+		{Name: "option kube-batch", Options: func(o *Options) { o.KubeBatch = false }},
+		{Name: "option kube-batch-config", Options: func(o *Options) { o.KubeBatchConfig = "" }},
 		{Name: "option sharding", Options: func(o *Options) { o.Sharding = "" }},
 		{Name: "option queue-gates", Options: func(o *Options) { o.QueueGates = false }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
@@ -107,7 +109,7 @@ func on[T Object](name string, off func(T)) field {
 func fields() []field {
 	out := append(nodeFields(), podFields()...)
 	out = append(out, queueFields()...)
-	return append(out, slices.Concat(gangFields(), nearFields(), placementFields(), volcanoFields(), upstreamFields())...)
+	return append(out, slices.Concat(gangFields(), nearFields(), placementFields(), volcanoFields(), upstreamFields(), kubeBatchFields())...)
 }
 
 func nodeFields() []field {

@@ -14,18 +14,22 @@ import (
 
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// Groups keeps the status of Volcano's PodGroups: the phase that lets a Job's pods be made, how many pods run or have ended, and why a gang waits. What waiting
+// Groups keeps the status of the PodGroups of one face, Volcano's or kube-batch's: the phase that lets a Job's pods be made, how many pods run or have ended, and why a gang waits. What waiting
 // pods say themselves Statuses writes, for every face. Publish is called by the loop; the pool writes.
 //
 // A status says what the cluster is like, and is made of nothing that was in it before: whatever a tenant writes there counts for nothing, and is put right when
 // the gang next changes. Volcano's PodGroups have no status subresource: a patch names no field but those below status.
 type Groups struct {
+	face   string
+	kind   Kind
+	put    func(ctx context.Context, key cluster.Key, uid string, want volcano.Status) error
 	kit    *write.Kit
 	reader client.Reader
 	settle time.Duration
@@ -51,20 +55,26 @@ type group struct {
 
 // NewGroups returns a writer of Volcano's statuses, which pool runs. settle is how long a reason must have stood before it is written; 0 means one second.
 func NewGroups(pool *Pool, kit *write.Kit, reader client.Reader, settle time.Duration) *Groups {
-	g := &Groups{kit: kit, reader: reader, settle: cmp.Or(settle, time.Second), gangs: map[string]*group{}}
-	g.work = NewQueue(pool, groupWork, Job[object]{Tenant: object.tenant, About: g.about, Try: g.serve})
+	g := newGroups(pool, kit, reader, settle, volcano.Face, groupWork)
+	g.put = g.putVolcano
+	return g
+}
+
+func newGroups(pool *Pool, kit *write.Kit, reader client.Reader, settle time.Duration, face string, kind Kind) *Groups {
+	g := &Groups{face: face, kind: kind, kit: kit, reader: reader, settle: cmp.Or(settle, time.Second), gangs: map[string]*group{}}
+	g.work = NewQueue(pool, kind, Job[object]{Tenant: object.tenant, About: g.about, Try: g.serve})
 	return g
 }
 
 // Restore does nothing: every PodGroup is compared with what the first Publish finds.
 func (g *Groups) Restore(context.Context) error { return nil }
 
-// Publish takes in a run over snap. It costs a look at each gang of Volcano's, and the pods of those that have changed. It returns when it should be called again
+// Publish takes in a run over snap. It costs a look at each gang of the face, and the pods of those that have changed. It returns when it should be called again
 // for reasons to settle, or the zero time.
 func (g *Groups) Publish(snap *cluster.Snapshot, t *engine.Trace) (next time.Time) {
 	waits := map[string]*engine.GangTrace{}
 	for i := range t.Gangs {
-		if w := &t.Gangs[i]; w.Gang.Face == volcano.Face && w.Diagnosis != nil {
+		if w := &t.Gangs[i]; w.Gang.Face == g.face && w.Diagnosis != nil {
 			waits[w.UID] = w
 		}
 	}
@@ -73,11 +83,11 @@ func (g *Groups) Publish(snap *cluster.Snapshot, t *engine.Trace) (next time.Tim
 	defer g.mu.Unlock()
 	g.turn++
 	snap.EachGang(func(gang *cluster.Gang) {
-		if gang.Key.Face != volcano.Face {
+		if gang.Key.Face != g.face || len(dialect.Groups(gang.Key)) == 0 {
 			return
 		}
 		// What went wrong has been told; what is said of the others stands.
-		_ = g.work.guard.Catch(groupWork.Name, volcano.PodGroup(gang.Key, gang.UID), func() error {
+		_ = g.work.guard.Catch(g.kind.Name, dialect.Group(gang.Key, gang.UID), func() error {
 			if at := g.look(snap, gang, waits[gang.UID], t.Truncated, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -134,9 +144,9 @@ func (g *Groups) about(gang object) any {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if of := g.gangs[gang.uid]; of != nil {
-		return volcano.PodGroup(of.key, gang.uid)
+		return dialect.Group(of.key, gang.uid)
 	}
-	return volcano.PodGroup(cluster.Key{}, gang.uid)
+	return dialect.Group(cluster.Key{Face: g.face}, gang.uid)
 }
 
 // serve writes what is to be said of one gang, if its object does not say so.
@@ -149,22 +159,27 @@ func (g *Groups) serve(ctx context.Context, gang object) error {
 	}
 	key, want := of.key, of.want
 	g.mu.Unlock()
+	return g.put(ctx, key, gang.uid, want)
+}
+
+// putVolcano writes what is to be said of a gang of Volcano's.
+func (g *Groups) putVolcano(ctx context.Context, key cluster.Key, uid string, want volcano.Status) error {
 	var pg v1beta1.PodGroup
 	if err := g.reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, &pg); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if string(pg.UID) != gang.uid {
+	if string(pg.UID) != uid {
 		return nil
 	}
 	status, changed := want.Over(&pg.Status, metav1.Now())
 	if !changed {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": gang.uid}, "status": status})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
 	if err != nil {
 		return fmt.Errorf("encode the status of PodGroup %s: %w", key, err)
 	}
-	if _, err := g.kit.Merge(ctx, volcano.PodGroup(key, gang.uid), body); err != nil {
+	if _, err := g.kit.Merge(ctx, volcano.PodGroup(key, uid), body); err != nil {
 		return fmt.Errorf("status of PodGroup %s: %w", key, err)
 	}
 	return nil
