@@ -85,7 +85,7 @@ func overlooked(k, counts Kind, key types.NamespacedName) string {
 	if key.Namespace != "" {
 		name = key.String()
 	}
-	return fmt.Sprintf("%s %s: it is overlooked: the %s of the same name is older, and counts", kind, name, counts)
+	return fmt.Sprintf("%s %s: it is overlooked: the %s of the same name counts, which is no younger", kind, name, counts)
 }
 
 // readKubeBatchQueue takes in a queue of kube-batch's, of either API group.

@@ -293,7 +293,7 @@ func TestKubeBatchsTwins(t *testing.T) {
 		k, _ := KindOf(o)
 		tr.Take(k, KeyOf(o), o, func(cluster.Event) {})
 	}
-	want := map[string]string{"PodGroup.scheduling.incubator.k8s.io ns/g": "PodGroup ns/g: it is overlooked: the PodGroup.scheduling.sigs.dev of the same name is older, and counts"}
+	want := map[string]string{"PodGroup.scheduling.incubator.k8s.io ns/g": "PodGroup ns/g: it is overlooked: the PodGroup.scheduling.sigs.dev of the same name counts, which is no younger"}
 	if d := gocmp.Diff(want, tr.Problems()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -55,12 +55,12 @@ type group struct {
 
 // NewGroups returns a writer of Volcano's statuses, which pool runs. settle is how long a reason must have stood before it is written; 0 means one second.
 func NewGroups(pool *Pool, kit *write.Kit, reader client.Reader, settle time.Duration) *Groups {
-	g := newGroups(pool, kit, reader, settle, volcano.Face, groupWork)
+	g := groupsOfFace(pool, kit, reader, settle, volcano.Face, groupWork)
 	g.put = g.putVolcano
 	return g
 }
 
-func newGroups(pool *Pool, kit *write.Kit, reader client.Reader, settle time.Duration, face string, kind Kind) *Groups {
+func groupsOfFace(pool *Pool, kit *write.Kit, reader client.Reader, settle time.Duration, face string, kind Kind) *Groups {
 	g := &Groups{face: face, kind: kind, kit: kit, reader: reader, settle: cmp.Or(settle, time.Second), gangs: map[string]*group{}}
 	g.work = NewQueue(pool, kind, Job[object]{Tenant: object.tenant, About: g.about, Try: g.serve})
 	return g

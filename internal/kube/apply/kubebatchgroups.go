@@ -22,7 +22,7 @@ import (
 
 // NewKubeBatchGroups returns a writer of the statuses of kube-batch's PodGroups, each by the API group that it came from; otherwise as NewGroups. Of gangs without a PodGroup nothing is written.
 func NewKubeBatchGroups(pool *Pool, kit *write.Kit, reader client.Reader, settle time.Duration) *Groups {
-	g := newGroups(pool, kit, reader, settle, kubebatch.Face, kubeBatchWork)
+	g := groupsOfFace(pool, kit, reader, settle, kubebatch.Face, kubeBatchWork)
 	g.put = g.putKubeBatch
 	return g
 }

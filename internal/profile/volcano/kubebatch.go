@@ -23,7 +23,7 @@ tiers:
 
 // ParseKubeBatch reads a scheduler file of kube-batch's: its actions, plugins and switches, and where a file says no weight of nodeorder the one that it has there. Plugins do what Volcano's of the same names do, where kube-batch's do. known is what there is to name. The error is a Fault.
 func ParseKubeBatch(text []byte, known engine.Registry) (File, error) {
-	return parse(text, known, &family{
+	return readFile(text, known, &family{
 		face: KubeBatchFace, texts: true,
 		hooks:     []string{"JobOrder", "JobReady", "JobPipelined", "TaskOrder", "Preemptable", "Reclaimable", "QueueOrder", "Predicate", "NodeOrder"},
 		otherwise: map[string]policy.Arguments{"nodeorder": {"nodeaffinity.weight": "1", "podaffinity.weight": "1", "tainttoleration.weight": "0", "imagelocality.weight": "0", "podtopologyspread.weight": "0"}},

@@ -150,10 +150,10 @@ type reader struct {
 
 // Parse reads a scheduler file; known is what there is to name. The error is a Fault.
 func Parse(text []byte, known engine.Registry) (File, error) {
-	return parse(text, known, &family{face: Face, hooks: hooks()})
+	return readFile(text, known, &family{face: Face, hooks: hooks()})
 }
 
-func parse(text []byte, known engine.Registry, of *family) (File, error) {
+func readFile(text []byte, known engine.Registry, of *family) (File, error) {
 	r := reader{of: of, known: known.Faces[of.face], out: File{Face: engine.Face{Name: of.face}}, plugins: map[string]int{}}
 	if err := r.file(text); err != nil {
 		return File{}, err
