@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/kubeflow"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/ray"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
@@ -54,6 +55,9 @@ func Mutations(r engine.Registry) ([]Mutation, error) {
 		}
 	}
 	for _, face := range slices.Sorted(maps.Keys(r.Faces)) {
+		if face == builtin.KubeBatchsFace {
+			continue // its plugins are Volcano's
+		}
 		for _, name := range slices.Sorted(maps.Keys(r.Faces[face].Plugins)) {
 			for _, f := range r.Faces[face].Plugins[name] {
 				for _, p := range f.Points {
