@@ -30,15 +30,18 @@ import (
 const kubeBatchLimit = 3 * time.Minute
 
 // TestKubeBatch: under an installation's rights, on an API server that takes the definitions, a gang of each of kube-batch's API groups starts whole and says so in the status of its PodGroup; one that has no room starts none and says why
-// there, and starts once there is room; a Deployment's pods are one gang without a PodGroup, by what their template says, and nothing is made for them.
+// there, and starts once there is room; the second API group comes while the scheduler runs; a Deployment's pods are one gang without a PodGroup, by what their template says, and nothing is made for them.
 func TestKubeBatch(t *testing.T) {
-	var definitions [][]byte
+	var at, later [][]byte
 	for _, f := range crds.All() {
-		definitions = append(definitions, f.YAML)
+		if strings.HasPrefix(f.Name, v1alpha1.GroupVersion.Group) {
+			at = append(at, f.YAML)
+		} else {
+			later = append(later, f.YAML)
+		}
 	}
-	b := &volcanoFixture{fixture: newFixture(t, 1, lab.Options{CRDs: definitions})}
+	b := &volcanoFixture{fixture: newFixture(t, 1, lab.Options{CRDs: at})}
 	b.watch(t, &v1alpha1.PodGroup{})
-	b.watch(t, &v1alpha2.PodGroup{})
 	kubeconfig := b.as(t, install.Scheduler)
 	added := metav1.ObjectMeta{Name: install.Name(install.KubeBatchScheduler)}
 	b.create(t, &rbacv1.ClusterRole{ObjectMeta: added, Rules: install.Rules(install.KubeBatchScheduler).Cluster})
@@ -76,8 +79,8 @@ func TestKubeBatch(t *testing.T) {
 					is = &g.Status
 				}
 			}
-			for _, g := range list(b.fixture, &v1alpha2.PodGroupList{}, client.InNamespace(ns)).Items {
-				if g.Name == name {
+			if name == "second" {
+				for _, g := range list(b.fixture, &v1alpha2.PodGroupList{}, client.InNamespace(ns)).Items {
 					is = &g.Status
 				}
 			}
@@ -101,6 +104,10 @@ func TestKubeBatch(t *testing.T) {
 	b.must(t, kubeBatchLimit, b.allRunning(ns, 4))
 	b.must(t, kubeBatchLimit, says("first", v1alpha1.PodGroupRunning, 4, ""))
 
+	if err := lab.InstallCRDs(t.Context(), b.lab.Config(), later); err != nil { // which the scheduler looks for each half minute
+		t.Fatal(err)
+	}
+	b.watch(t, &v1alpha2.PodGroup{})
 	pods("second", "2") // before their PodGroup; two of them would fit
 	b.create(t, &v1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "second"}, Spec: v1alpha1.PodGroupSpec{MinMember: 4, Queue: kbkeys.DefaultQueue}})
 	b.must(t, kubeBatchLimit, says("second", v1alpha1.PodGroupPending, 0, "NotEnoughResources: GangNoRoom: "))
