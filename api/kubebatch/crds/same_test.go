@@ -17,8 +17,10 @@ import (
 )
 
 // kept are the fields that kube-batch's definitions do not name, and that an API server which took them kept all the same.
-var kept = []string{"spec.capability", "spec.capability[]", "status.conditions", "status.conditions[].lastTransitionTime", "status.conditions[].message", "status.conditions[].reason",
-	"status.conditions[].status", "status.conditions[].transitionID", "status.conditions[].type", "status.phase"}
+var kept = []string{
+	"spec.capability", "spec.capability[]", "status.conditions", "status.conditions[].lastTransitionTime", "status.conditions[].message", "status.conditions[].reason",
+	"status.conditions[].status", "status.conditions[].transitionID", "status.conditions[].type", "status.phase",
+}
 
 // TestDefinitionsAreKubeBatchs holds our CRDs against kube-batch's own (testdata): names, scope, version and subresources are the same, and so are type and format of every field; what is
 // said besides is what kube-batch writes and reads without its definitions naming it. The API server takes a group of this name only with a word of approval.

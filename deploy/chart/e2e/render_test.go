@@ -30,8 +30,8 @@ import (
 
 	"github.com/muster-scheduler/muster/api/crds"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
-	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	kubebatchcrds "github.com/muster-scheduler/muster/api/kubebatch/crds"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 	"github.com/muster-scheduler/muster/deploy/chart"
 	"github.com/muster-scheduler/muster/internal/install"

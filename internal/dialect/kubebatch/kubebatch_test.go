@@ -130,7 +130,7 @@ func TestStatus(t *testing.T) {
 		have v1alpha1.PodGroupStatus
 		want patch
 	}{
-		"waits": {waits, v1alpha1.PodGroupStatus{}, patch{"phase": v1beta1.PodGroupPending, "conditions": []v1beta1.PodGroupCondition{of("Unschedulable", "True", "NotEnoughResources", "m", now)}}},
+		"waits":   {waits, v1alpha1.PodGroupStatus{}, patch{"phase": v1beta1.PodGroupPending, "conditions": []v1beta1.PodGroupCondition{of("Unschedulable", "True", "NotEnoughResources", "m", now)}}},
 		"says so": {waits, v1alpha1.PodGroupStatus{Phase: "Pending", Conditions: []v1alpha1.PodGroupCondition{{Type: "Unschedulable", Status: "True", Reason: "NotEnoughResources", Message: "m", LastTransitionTime: then}}}, patch{}},
 		"runs": {
 			volcano.Status{Phase: v1beta1.PodGroupRunning, Running: 2, Placed: true},

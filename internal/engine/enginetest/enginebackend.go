@@ -226,8 +226,10 @@ func (b *Engine) Problems() []string {
 	problems := b.tell.Problems()
 	for _, name := range slices.Sorted(maps.Keys(problems)) {
 		kind, _, _ := strings.Cut(name, " ")
-		if slices.Contains([]string{dialect.Queues.String(), dialect.Pods.String(), dialect.VolcanoNodeShards.String(), dialect.KubeBatchPodGroups.String(), dialect.KubeBatchSigsPodGroups.String(),
-			dialect.KubeBatchQueues.String(), dialect.KubeBatchSigsQueues.String(), dialect.PodDisruptionBudgets.String()}, kind) {
+		if slices.Contains([]string{
+			dialect.Queues.String(), dialect.Pods.String(), dialect.VolcanoNodeShards.String(), dialect.KubeBatchPodGroups.String(), dialect.KubeBatchSigsPodGroups.String(),
+			dialect.KubeBatchQueues.String(), dialect.KubeBatchSigsQueues.String(), dialect.PodDisruptionBudgets.String(),
+		}, kind) {
 			out = append(out, problems[name])
 		}
 	}

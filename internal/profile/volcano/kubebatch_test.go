@@ -47,8 +47,10 @@ tiers:
 `: {Name: KubeBatchFace, Actions: []string{"reclaim", "allocate", "backfill", "preempt"}, Tiers: [][]engine.PluginUse{
 			{{Name: "priority", Off: []policy.Point{"gang-order"}}, {Name: "gang", Off: []policy.Point{"starving", "preemptable"}}, use("conformance")},
 			{
-				{Name: "drf", Off: []policy.Point{"reclaimable"}}, use("predicates"),
-				{Name: "proportion", Arguments: policy.Arguments{"reclaim": "true"}, Off: []policy.Point{"queue-gate", "leaf-order"}}, {Name: "nodeorder", Arguments: said},
+				{Name: "drf", Off: []policy.Point{"reclaimable"}},
+				use("predicates"),
+				{Name: "proportion", Arguments: policy.Arguments{"reclaim": "true"}, Off: []policy.Point{"queue-gate", "leaf-order"}},
+				{Name: "nodeorder", Arguments: said},
 			},
 		}},
 	} {
