@@ -1,4 +1,4 @@
-// Package api is the root of Muster's public Go API: the custom resources of KAI Scheduler and of Volcano, complete, in the shape
+// Package api is the root of Muster's public Go API: the custom resources of KAI Scheduler, of Volcano and of kube-batch, complete, in the shape
 // that their own clients write and read.
 //
 //	kai/v1               kai.scheduler/v1               Config, SchedulingShard
@@ -9,6 +9,7 @@
 //	scheduling/v2alpha2  scheduling.run.ai/v2alpha2     PodGroup
 //	crds                 the generated CustomResourceDefinitions of these, embedded
 //	volcano/...          Volcano's: see there
+//	kubebatch/...        kube-batch's: see there
 //
 // Everything below it imports only apimachinery and k8s.io/api, so that other programs can use the types without
 // taking a client with them. Compatibility is owed to the wire form: fields are added, never renamed or retyped.
@@ -20,3 +21,4 @@ package api
 //go:generate go tool -modfile=../go.tools.mod controller-gen object crd:allowDangerousTypes=true,maxDescLen=400 paths=./kai/...;./scheduling/... output:crd:dir=./crds
 //go:generate go tool -modfile=../go.tools.mod controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=400 paths=./volcano/bus/...;./volcano/scheduling/...;./volcano/topology/...;./volcano/nodeinfo/...;./volcano/shard/...;./volcano/config/... output:crd:dir=./volcano/crds
 //go:generate go tool -modfile=../go.tools.mod controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=0 paths=./volcano/batch/...;./volcano/flow/... output:crd:dir=./volcano/crds
+//go:generate go tool -modfile=../go.tools.mod controller-gen object crd:maxDescLen=400 paths=./kubebatch/... output:crd:dir=./kubebatch/crds

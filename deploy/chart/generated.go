@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	kubebatchcrds "github.com/muster-scheduler/muster/api/kubebatch/crds"
 	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 	volcanokeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	review "github.com/muster-scheduler/muster/internal/controllers/admission"
@@ -32,6 +33,9 @@ func Generated() (map[string][]byte, error) {
 	const head = "# Generated from internal/install (make generate): what the operator may do, in the cluster, in its own namespace, in that of\n# the pods that hold shared GPUs, and in that of the pods that show demand.\n"
 	out["files/rbac.yaml"] = append([]byte(head), rules...)
 	if out["files/volcano.yaml"], err = volcano(); err != nil {
+		return nil, err
+	}
+	if out["files/kubebatch.yaml"], err = kubeBatch(); err != nil {
 		return nil, err
 	}
 	if out["files/ui.yaml"], err = people(); err != nil {
@@ -68,6 +72,21 @@ func volcano() ([]byte, error) {
 		return nil, fmt.Errorf("write what Volcano's controllers may do: %w", err)
 	}
 	const head = "# Generated from api/volcano/crds and internal/install (make generate): the definitions of Volcano's face, what its controllers may do, in the\n# cluster, and in the namespace of their Lease, and what the scheduler and admission may do besides.\n"
+	return append([]byte(head), text...), nil
+}
+
+// kubeBatch is what the templates of kube-batch's face know: the names of its definitions, and what the scheduler may do besides.
+func kubeBatch() ([]byte, error) {
+	var names []string
+	for _, f := range kubebatchcrds.All() {
+		group, plural, _ := strings.Cut(strings.TrimSuffix(f.Name, ".yaml"), "_")
+		names = append(names, plural+"."+group)
+	}
+	text, err := yaml.Marshal(map[string]any{"crds": names, "scheduler": install.Rules(install.KubeBatchScheduler).Cluster})
+	if err != nil {
+		return nil, fmt.Errorf("write what the scheduler may do with kube-batch's kinds: %w", err)
+	}
+	const head = "# Generated from api/kubebatch/crds and internal/install (make generate): the definitions of kube-batch's face, and what the scheduler may do besides.\n"
 	return append([]byte(head), text...), nil
 }
 

@@ -109,7 +109,7 @@ func Virtlet() (map[string]map[string]VirtletRow, error) {
 //go:embed volcano.yaml
 var volcanoFile []byte
 
-// VolcanoRow says what Muster does otherwise than Volcano.
+// VolcanoRow says what Muster does otherwise than Volcano, or than kube-batch, of which Volcano came.
 type VolcanoRow struct {
 	// What says what Muster does and what Volcano does, Why gives the reason.
 	What string `json:"what"`
@@ -125,6 +125,18 @@ func Volcano() (map[string][]VolcanoRow, error) {
 	var all map[string][]VolcanoRow
 	if err := yaml.UnmarshalStrict(volcanoFile, &all); err != nil {
 		return nil, fmt.Errorf("ledger of Volcano: %w", err)
+	}
+	return all, nil
+}
+
+//go:embed kubebatch.yaml
+var kubeBatchFile []byte
+
+// KubeBatch returns the list of differences from kube-batch by part. What a row is shown by may be scenarios too.
+func KubeBatch() (map[string][]VolcanoRow, error) {
+	var all map[string][]VolcanoRow
+	if err := yaml.UnmarshalStrict(kubeBatchFile, &all); err != nil {
+		return nil, fmt.Errorf("ledger of kube-batch: %w", err)
 	}
 	return all, nil
 }

@@ -1,6 +1,7 @@
 package ledgers_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,10 +15,32 @@ func TestVolcano(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkDifferences(t, all, testFunctions(t, repositoryRoot(t)))
+}
+
+// TestKubeBatchsLedger: the same of kube-batch, where scenarios show it too.
+func TestKubeBatchsLedger(t *testing.T) {
+	t.Parallel()
+	all, err := ledgers.KubeBatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := testFunctions(t, repositoryRoot(t))
+	files, err := filepath.Glob(filepath.Join(repositoryRoot(t), "scenarios", "kubebatch-*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		shown[strings.TrimSuffix(filepath.Base(file), ".txtar")] = true
+	}
+	checkDifferences(t, all, shown)
+}
+
+func checkDifferences(t *testing.T, all map[string][]ledgers.VolcanoRow, tests map[string]bool) {
+	t.Helper()
 	if len(all) == 0 {
 		t.Error("there are no rows")
 	}
-	tests := testFunctions(t, repositoryRoot(t))
 	for part, rows := range all { // order: each by itself
 		for _, r := range rows {
 			if len(strings.Fields(r.What)) < 5 || len(strings.Fields(r.Why)) < 3 {
@@ -28,7 +51,7 @@ func TestVolcano(t *testing.T) {
 			}
 			for _, name := range r.Shown {
 				if !tests[name] {
-					t.Errorf("%s: %q: there is no Go test %s", part, r.What, name)
+					t.Errorf("%s: %q: nothing is called %s", part, r.What, name)
 				}
 			}
 		}

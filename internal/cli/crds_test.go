@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	kubebatchcrds "github.com/muster-scheduler/muster/api/kubebatch/crds"
 	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 )
 
@@ -94,11 +95,11 @@ func TestCRDs(t *testing.T) {
 		t.Errorf("%q, want %s among them", good.writes, want)
 	}
 	both, file := newCRDServer(t, http.StatusOK)
-	printed, err = run("--volcano")
-	told, errs := run("apply", "--volcano", "--kubeconfig="+file)
-	all := len(crds.All()) + len(volcanocrds.All())
+	printed, err = run("--volcano", "--kube-batch")
+	told, errs := run("apply", "--volcano", "--kube-batch", "--kubeconfig="+file)
+	all := len(crds.All()) + len(volcanocrds.All()) + len(kubebatchcrds.All())
 	if n := strings.Count(printed, "\nkind: CustomResourceDefinition\n"); err != nil || errs != nil || n != all || strings.Count(printed, "---\n") != n || strings.Count(told, "applied ") != n || len(both.writes) != n {
-		t.Errorf("with Volcano's: %d are printed, %s; want %d: %v, %v", n, told, all, err, errs)
+		t.Errorf("with those of other faces: %d are printed, %s; want %d: %v, %v", n, told, all, err, errs)
 	}
 	bad, file := newCRDServer(t, http.StatusForbidden)
 	if _, err := run("apply", "--kubeconfig="+file); err == nil || !strings.Contains(err.Error(), "apply the CustomResourceDefinition configs.kai.scheduler") || len(bad.writes) != 1 {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	kbv1alpha1 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha1"
+	kbv1alpha2 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -25,6 +27,7 @@ import (
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
 	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
@@ -61,6 +64,10 @@ const (
 	VolcanoPodGroups
 	UpstreamPodGroups
 	CompositePodGroups
+	KubeBatchQueues
+	KubeBatchSigsQueues
+	KubeBatchPodGroups
+	KubeBatchSigsPodGroups
 	Namespaces
 	ConfigMaps
 	PersistentVolumes
@@ -125,6 +132,10 @@ var rows = [Kinds]Row{
 	VolcanoPodGroups:       of[v1beta1.PodGroup, v1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.volcano.sh", Face: volcano.Face, Namespaced: true, Optional: true, Pooled: true}),
 	UpstreamPodGroups:      of[schedulingv1beta1.PodGroup, schedulingv1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.k8s.io", Face: upstream.Face, Namespaced: true, Optional: true, Pooled: true}),
 	CompositePodGroups:     of[schedulingv1alpha3.CompositePodGroup, schedulingv1alpha3.CompositePodGroupList](Row{Name: "CompositePodGroup.scheduling.k8s.io", Face: upstream.Face, Namespaced: true, Optional: true, Pooled: true}),
+	KubeBatchQueues:        of[kbv1alpha1.Queue, kbv1alpha1.QueueList](Row{Name: "Queue.scheduling.incubator.k8s.io", Face: kubebatch.Face, Optional: true, Pooled: true}),
+	KubeBatchSigsQueues:    of[kbv1alpha2.Queue, kbv1alpha2.QueueList](Row{Name: "Queue.scheduling.sigs.dev", Face: kubebatch.Face, Optional: true, Pooled: true}),
+	KubeBatchPodGroups:     of[kbv1alpha1.PodGroup, kbv1alpha1.PodGroupList](Row{Name: "PodGroup.scheduling.incubator.k8s.io", Face: kubebatch.Face, Namespaced: true, Optional: true, Pooled: true}),
+	KubeBatchSigsPodGroups: of[kbv1alpha2.PodGroup, kbv1alpha2.PodGroupList](Row{Name: "PodGroup.scheduling.sigs.dev", Face: kubebatch.Face, Namespaced: true, Optional: true, Pooled: true}),
 	Namespaces:             of[v1.Namespace, v1.NamespaceList](Row{Name: "Namespace", Carried: cluster.Namespaces, carry: labelsOf}),
 	ConfigMaps:             of[v1.ConfigMap, v1.ConfigMapList](Row{Name: "ConfigMap", Namespaced: true, Carried: cluster.ConfigMaps, Metadata: v1.SchemeGroupVersion.WithKind("ConfigMap"), carry: existence, blank: newObject[metav1.PartialObjectMetadata]}),
 	PersistentVolumes:      of[v1.PersistentVolume, v1.PersistentVolumeList](Row{Name: "PersistentVolume", Carried: cluster.PersistentVolumes}),

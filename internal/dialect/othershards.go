@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
@@ -51,6 +52,8 @@ func (t *Translator) known(gang cluster.Key) (ok bool) {
 		_, ok = t.gangs[key]
 	case volcano.Face:
 		_, ok = t.volcano.groups[key]
+	case kubebatch.Face:
+		_, ok = t.kubebatch.told[key]
 	case upstream.Face:
 		_, ok = t.upstream.alone[key]
 	case upstream.CompositeFace:
@@ -118,6 +121,10 @@ func (t *Translator) gangOf(p *v1.Pod) cluster.Key {
 	}
 	if t.volcano.ours(p) {
 		return volcano.Membership(p)
+	}
+	if t.kubebatch.ours(p) {
+		gang, _ := kubebatch.Membership(p)
+		return gang
 	}
 	if group, ok := t.upstreams(p); ok {
 		return upstream.GangKey(group.Namespace, group.Name)

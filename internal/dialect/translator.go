@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
@@ -23,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 )
@@ -34,6 +36,8 @@ type Options struct {
 	// Volcano are the values of spec.schedulerName by which pods are Volcano's; none: there is no such face, and objects of its kinds
 	// are not handed over.
 	Volcano []string
+	// KubeBatch is the face of kube-batch; the zero value is none, as of Volcano's.
+	KubeBatch KubeBatch
 	// Sharding is the part of Volcano's pods in its NodeShards; the zero value is none.
 	Sharding nodeshards.Sharding
 	// Partition is the shard: nodes, queues and PodGroups outside it do not exist.
@@ -78,6 +82,7 @@ type Translator struct {
 	gangs       map[types.NamespacedName]struct{} // those of our shard, of either kind
 	volcano     volcanoFace
 	upstream    upstreamFace
+	kubebatch   kubeBatchFace
 	pods        map[types.NamespacedName]*v1.Pod
 	requests    map[types.NamespacedName]*request
 	byPod       map[types.NamespacedName][]*request
@@ -112,7 +117,7 @@ func NewTranslator(o Options) *Translator {
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]struct{}{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName][]types.NamespacedName{},
 		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,
-		volcano: newVolcanoFace(o.Volcano, o.Sharding), upstream: newUpstreamFace(),
+		volcano: newVolcanoFace(o.Volcano, o.Sharding), upstream: newUpstreamFace(), kubebatch: newKubeBatchFace(o.KubeBatch),
 		pods: map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
@@ -143,6 +148,7 @@ func (t *Translator) Translate(each func(k Kind, take func(key types.NamespacedN
 		case Namespaces: // after what asks for HyperNodes, and after all groups
 			t.recheckHyperNodes(tell)
 			t.recheckUpstreams(tell)
+			t.recheckKubeBatch(tell)
 		case Pods:
 			t.recheckNodes()
 			t.recheckMoved()
@@ -152,6 +158,7 @@ func (t *Translator) Translate(each func(k Kind, take func(key types.NamespacedN
 	}
 	t.recheckSubgroups(tell)
 	t.recheckUpstreams(tell)
+	t.recheckKubeBatch(tell)
 	for key := range t.dirty { // order: each pod on its own
 		if p := t.pods[key]; p != nil {
 			t.one(Pods, key, func() { t.tellPod(key, p, tell) })
@@ -293,6 +300,13 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 	case CompositePodGroups:
 		c, _ := object.(*schedulingv1alpha3.CompositePodGroup)
 		t.readComposite(key, c)
+	case KubeBatchQueues, KubeBatchSigsQueues:
+		t.readKubeBatchQueue(k, key.Name, object, apply)
+	case KubeBatchPodGroups, KubeBatchSigsPodGroups:
+		t.readKubeBatchGang(k, key, object)
+	case PodDisruptionBudgets:
+		b, _ := object.(*policyv1.PodDisruptionBudget)
+		t.readKubeBatchBudget(key, b)
 	case DeviceClasses:
 		c, _ := object.(*resourcev1.DeviceClass)
 		t.devices.Class(key.Name, c)
@@ -320,6 +334,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 			t.pods[key] = p
 		}
 		t.followUpstream(key, old, p)
+		t.followKubeBatch(key, old, p)
 		left := t.own(key, old, p, apply)
 		delete(t.dirty, key)
 		if p == nil {
@@ -372,6 +387,8 @@ func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(clu
 		volcano.Member(&st, p)
 		t.volcano.subgroup(&st, p)
 		t.volcano.keep(&st)
+	case t.kubebatch.ours(p):
+		t.problem(Pods, key, kubebatch.Member(&st, p))
 	case upstreams:
 		t.joinUpstream(key, group, p, &st)
 	case t.stranger(p), t.excludes(p):
@@ -410,6 +427,9 @@ func (t *Translator) recheckGangs(apply func(cluster.Event)) {
 	}
 	for root := range t.upstream.trees { // order: the same
 		t.upstream.treesDirty[root] = struct{}{}
+	}
+	for key := range t.kubebatch.told { // order: the same
+		t.kubebatch.dirty[key] = struct{}{}
 	}
 	for key, pg := range t.volcano.groups { // order: the same
 		t.one(VolcanoPodGroups, key, func() { apply(t.volcanoGang(key, pg)) })

@@ -319,7 +319,7 @@ func (r Registry) Known() (map[string]*policy.Reason, error) {
 		}
 	}
 	for _, reason := range all {
-		if known[reason.Key] != nil {
+		if have := known[reason.Key]; have != nil && have != reason { // two faces may have one plugin
 			return nil, fmt.Errorf("registry: reason %q is declared twice", reason.Key)
 		}
 		known[reason.Key] = reason

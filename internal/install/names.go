@@ -28,6 +28,8 @@ const (
 	VolcanoScheduler = "scheduler-volcano"
 	// VolcanoQueueGates is no program and no account either: it is what the scheduler's account may do besides where queues of Volcano's let pods in.
 	VolcanoQueueGates = "scheduler-volcano-gates"
+	// KubeBatchScheduler is no program and no account: it is what the scheduler's account may do besides where the scheduler reads kube-batch's kinds.
+	KubeBatchScheduler = "scheduler-kube-batch"
 	// VolcanoSchedulerFile is the ConfigMap of Volcano's scheduler file that the chart makes, in the control plane's namespace.
 	VolcanoSchedulerFile = "muster-volcano-scheduler"
 	// VolcanoAdmission is the same of the account of admission.

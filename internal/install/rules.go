@@ -42,6 +42,8 @@ const (
 	groupVCBatch      = "batch.volcano.sh"
 	groupVCBus        = "bus.volcano.sh"
 	groupVCScheduling = "scheduling.volcano.sh"
+	groupKBFirst      = "scheduling.incubator.k8s.io"
+	groupKBSecond     = "scheduling.sigs.dev"
 	groupVCFlow       = "flow.volcano.sh"
 	groupVCTopology   = "topology.volcano.sh"
 	groupVCShard      = "shard.volcano.sh"
@@ -142,6 +144,13 @@ func Rules(role string) Permissions {
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
 		}, Home: []rbacv1.PolicyRule{
 			only([]string{VolcanoSchedulerFile}, rule(groupCore, watch, "configmaps")), // or another one alone, in its namespace
+		}}
+	case KubeBatchScheduler:
+		return Permissions{Cluster: []rbacv1.PolicyRule{
+			rule(groupKBFirst, watch, "queues", "podgroups"),
+			rule(groupKBFirst, []string{"patch"}, "podgroups/status"),
+			rule(groupKBSecond, watch, "queues", "podgroups"),
+			rule(groupKBSecond, []string{"patch"}, "podgroups/status"),
 		}}
 	case VolcanoQueueGates: // of a pod there is no smaller right than to patch it: a policy of the chart's leaves of it the gate
 		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupCore, []string{"patch"}, "pods")}}

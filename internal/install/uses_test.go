@@ -41,22 +41,25 @@ func uses() map[string][]string {
 		"app/election.go take leases.Update":  by(electing, "home update leases.coordination.k8s.io"),
 		"app/election.go write Leases.Update": by(electing, "home update leases.coordination.k8s.io"),
 		// The scheduler asks too where it serves its cycles: the chart gives its account the ClusterRole system:auth-delegator then.
-		"app/review/review.go Caller Client.Create":                        {UI + " cluster create tokenreviews.authentication.k8s.io"},
-		"app/review/review.go may Client.Create":                           {UI + " cluster create subjectaccessreviews.authorization.k8s.io"},
-		"roles/events.go try writer.Create":                                append(by(telling, "cluster create events"), VolcanoAdmission+" home create events"),
-		"kube/apply/binds.go request client.Create":                        {"scheduler cluster create bindrequests" + kai},
-		"kube/apply/alone.go bind SubResource.Create":                      {"scheduler cluster create pods/binding"},
-		"kube/apply/gangrecords.go record client.Create":                   {"scheduler home create configmaps"},
-		"kube/apply/gangrecords.go erase client.Delete":                    {"scheduler home delete configmaps"},
-		"kube/apply/binds.go remove client.Delete":                         {"scheduler cluster delete bindrequests" + kai},
-		"kube/apply/evictions.go write kit.Evict":                          {"scheduler cluster create pods/eviction"},
-		"kube/apply/evictions.go write kit.Delete":                         {"scheduler cluster delete pods"}, // --eviction-mode=delete
-		"kube/apply/evictions.go mark kit.StrategicStatus":                 {"scheduler cluster patch pods/status"},
-		"kube/apply/nominations.go serve kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
-		"kube/apply/statuses.go writePod kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
-		"kube/apply/statuses.go writeGang kit.MergeStatus":                 {"scheduler cluster patch podgroups/status" + kai},
-		"kube/apply/gates.go serve kit.Strategic":                          {VolcanoQueueGates + " cluster patch pods"},
-		"kube/apply/groups.go serve kit.Merge":                             {VolcanoScheduler + " cluster patch podgroups.scheduling.volcano.sh"},
+		"app/review/review.go Caller Client.Create":           {UI + " cluster create tokenreviews.authentication.k8s.io"},
+		"app/review/review.go may Client.Create":              {UI + " cluster create subjectaccessreviews.authorization.k8s.io"},
+		"roles/events.go try writer.Create":                   append(by(telling, "cluster create events"), VolcanoAdmission+" home create events"),
+		"kube/apply/binds.go request client.Create":           {"scheduler cluster create bindrequests" + kai},
+		"kube/apply/alone.go bind SubResource.Create":         {"scheduler cluster create pods/binding"},
+		"kube/apply/gangrecords.go record client.Create":      {"scheduler home create configmaps"},
+		"kube/apply/gangrecords.go erase client.Delete":       {"scheduler home delete configmaps"},
+		"kube/apply/binds.go remove client.Delete":            {"scheduler cluster delete bindrequests" + kai},
+		"kube/apply/evictions.go write kit.Evict":             {"scheduler cluster create pods/eviction"},
+		"kube/apply/evictions.go write kit.Delete":            {"scheduler cluster delete pods"}, // --eviction-mode=delete
+		"kube/apply/evictions.go mark kit.StrategicStatus":    {"scheduler cluster patch pods/status"},
+		"kube/apply/nominations.go serve kit.StrategicStatus": {"scheduler cluster patch pods/status"},
+		"kube/apply/statuses.go writePod kit.StrategicStatus": {"scheduler cluster patch pods/status"},
+		"kube/apply/statuses.go writeGang kit.MergeStatus":    {"scheduler cluster patch podgroups/status" + kai},
+		"kube/apply/gates.go serve kit.Strategic":             {VolcanoQueueGates + " cluster patch pods"},
+		"kube/apply/kubebatchgroups.go putKubeBatch kit.MergeStatus": {
+			KubeBatchScheduler + " cluster patch podgroups/status.scheduling.incubator.k8s.io", KubeBatchScheduler + " cluster patch podgroups/status.scheduling.sigs.dev",
+		},
+		"kube/apply/groups.go putVolcano kit.Merge":                        {VolcanoScheduler + " cluster patch podgroups.scheduling.volcano.sh"},
 		"kube/apply/upstreams.go serve kit.MergeStatus":                    {"scheduler cluster patch podgroups/status.scheduling.k8s.io"},
 		"kube/apply/answers.go serve kit.Merge":                            {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.Merge":                        {"scheduler cluster patch podgroups" + kai},
@@ -192,7 +195,7 @@ func TestEveryWriteHasItsRight(t *testing.T) {
 		}
 	}
 	may := map[string]bool{}
-	for _, role := range append(Roles(), VolcanoScheduler, VolcanoQueueGates, VolcanoAdmission) {
+	for _, role := range append(Roles(), VolcanoScheduler, KubeBatchScheduler, VolcanoQueueGates, VolcanoAdmission) {
 		for _, line := range permitted(role) {
 			words := strings.SplitN(line, " ", 4)
 			resource := strings.Split(words[3], "/")

@@ -79,18 +79,27 @@ func (y Story) Crashes(t *testing.T) {
 	}
 }
 
-// State is every object, by its kind and name, without what differs between two runs that come to the same: UIDs, versions and times.
+// State is every object, by its kind and name, and where two have the same by their API groups too, without what differs between two runs that come to the same: UIDs, versions and times.
 func (s *Server) State() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[string]string{}
+	out, called := map[string]string{}, map[string]int{}
+	for _, t := range s.tables { // order: a sum
+		for name := range t.objects { // order: the same
+			called[t.kind.Kind+" "+name.String()]++
+		}
+	}
 	for _, t := range s.tables { // order: the result is a map
 		for name, o := range t.objects { // order: the same
 			text, err := json.Marshal(lasting(o.DeepCopy().Object))
 			if err != nil {
 				panic(fmt.Sprintf("kubetest: %s %s: %v", t.kind.Kind, name, err))
 			}
-			out[t.kind.Kind+" "+name.String()] = string(text)
+			key := t.kind.Kind + " " + name.String()
+			if called[key] > 1 {
+				key = t.kind.groupKind().String() + " " + name.String()
+			}
+			out[key] = string(text)
 		}
 	}
 	return out

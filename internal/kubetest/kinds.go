@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	kubebatchcrds "github.com/muster-scheduler/muster/api/kubebatch/crds"
 	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 )
 
@@ -96,6 +97,15 @@ func Own() (out []Kind) {
 // names a kind by that word alone means each of them.
 func Volcano() (out []Kind) {
 	for _, file := range volcanocrds.All() {
+		out = append(out, defined(file.Name, file.YAML)...)
+	}
+	sortKinds(out)
+	return out
+}
+
+// KubeBatch returns the kinds of kube-batch's CustomResourceDefinitions, which are called as kinds of Muster's.
+func KubeBatch() (out []Kind) {
+	for _, file := range kubebatchcrds.All() {
 		out = append(out, defined(file.Name, file.YAML)...)
 	}
 	sortKinds(out)

@@ -23,6 +23,7 @@ import (
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	"github.com/muster-scheduler/muster/api/kubebatch"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	schedulingv2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	schedulingv2alpha2 "github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -102,7 +103,7 @@ func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, schedulingv1alpha2.AddToScheme, schedulingv2.AddToScheme,
-		schedulingv2alpha2.AddToScheme, topologyv1alpha2.AddToScheme, volcano.AddToScheme,
+		schedulingv2alpha2.AddToScheme, topologyv1alpha2.AddToScheme, volcano.AddToScheme, kubebatch.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("kubetest: %v", err))

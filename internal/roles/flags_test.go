@@ -88,6 +88,10 @@ func TestFlagsAreParsed(t *testing.T) {
 		{[]string{"binder", "extra"}, `unknown command "extra"`},
 		{[]string{"scheduler", "--scheduler-name="}, "--scheduler-name: at least one name"},
 		{[]string{"scheduler", "--volcano-scheduler-name=kai-scheduler"}, "--volcano-scheduler-name: \"kai-scheduler\" must be a name, and none of --scheduler-name"},
+		{[]string{"scheduler", "--kube-batch-scheduler-name=kai-scheduler"}, "--kube-batch-scheduler-name: \"kai-scheduler\" must be a name, and none of --scheduler-name and --volcano-scheduler-name"},
+		{[]string{"scheduler", "--volcano-scheduler-name=x", "--kube-batch-scheduler-name=x"}, "--kube-batch-scheduler-name: \"x\" must be a name"},
+		{[]string{"scheduler", "--kube-batch-scheduler-conf=/x"}, "--kube-batch-scheduler-conf: there are no gangs of kube-batch's without --kube-batch-scheduler-name"},
+		{[]string{"scheduler", "--kube-batch-scheduler-name=x", "--kube-batch-scheduler-conf=/nowhere/at-all", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role scheduler: --kube-batch-scheduler-conf: "},
 		{[]string{"scheduler", "--scheduler-conf=/nowhere/at-all", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role scheduler: --scheduler-conf: open /nowhere/at-all"},
 		{[]string{"podgrouper", "--pod-label-selector=x", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, `role podgrouper: --pod-label-selector: "x" is not of the form`},
 		{[]string{"binder", "--max-concurrent-reconciles=0", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role binder: binder: max-concurrent-reconciles is 0"},
@@ -177,7 +181,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 			"--resource-reservation-app-label=x", "--restrict-node-scheduling", "--cpu-worker-node-label-key=x", "--gpu-worker-node-label-key=x",
 			"--mig-worker-node-label-key=x", "--queue-label-key=x",
 			"--schedule-csi-storage", "--full-hierarchy-fairness=false", "--detailed-fit-errors", "--unschedulable-reason=always",
-			"--volcano-scheduler-name=x",
+			"--volcano-scheduler-name=x", "--kube-batch-scheduler-name=x",
 		},
 		Binder: {
 			"--max-concurrent-reconciles=3", "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=9",
@@ -421,7 +425,7 @@ func TestSettingsAreRead(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	for _, file := range []string{"options.go", "run.go", "table.go", "volcano.go", "volcanoshards.go", "cycles.go", "ui.go"} {
+	for _, file := range []string{"options.go", "run.go", "table.go", "volcano.go", "volcanoshards.go", "kubebatch.go", "cycles.go", "ui.go"} {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

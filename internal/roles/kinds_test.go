@@ -9,11 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/muster-scheduler/muster/internal/dialect"
+	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/install"
 )
 
-// TestSchedulerMayReadEveryKind: the process knows every kind of the table, and the scheduler may watch each; those of Volcano's face only where the rights
+// TestSchedulerMayReadEveryKind: the process knows every kind of the table, and the scheduler may watch each; those of a face that is switched on only where the rights
 // of that face are added.
 func TestSchedulerMayReadEveryKind(t *testing.T) {
 	t.Parallel()
@@ -21,7 +22,8 @@ func TestSchedulerMayReadEveryKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, volcanos := install.Rules(install.Scheduler).Cluster, install.Rules(install.VolcanoScheduler).Cluster
+	plain := install.Rules(install.Scheduler).Cluster
+	faces := map[string][]rbacv1.PolicyRule{volcano.Face: install.Rules(install.VolcanoScheduler).Cluster, kubebatch.Face: install.Rules(install.KubeBatchScheduler).Cluster}
 	for k := range dialect.Kinds {
 		row := k.Row()
 		gvk, err := apiutil.GVKForObject(row.New(), scheme)
@@ -39,11 +41,13 @@ func TestSchedulerMayReadEveryKind(t *testing.T) {
 					return slices.Contains(r.APIGroups, gvk.Group) && slices.Contains(r.Resources, resource.Resource) && slices.Contains(r.Verbs, verb) && len(r.ResourceNames) == 0
 				})
 			}
-			if may(plain) == (row.Unread || row.Face == volcano.Face) {
+			if may(plain) == (row.Unread || faces[row.Face] != nil) {
 				t.Errorf("%s %s of group %q: may %v, nobody reads them %v, of face %q", verb, resource.Resource, gvk.Group, may(plain), row.Unread, row.Face)
 			}
-			if may(volcanos) != (row.Face == volcano.Face) {
-				t.Errorf("%s %s of group %q: may %v with Volcano's face, of face %q", verb, resource.Resource, gvk.Group, may(volcanos), row.Face)
+			for face, rules := range faces {
+				if may(rules) != (row.Face == face) {
+					t.Errorf("%s %s of group %q: may %v with the face %s, of face %q", verb, resource.Resource, gvk.Group, may(rules), face, row.Face)
+				}
 			}
 		}
 	}

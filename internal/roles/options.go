@@ -56,6 +56,13 @@ func (s *Settings) profile() (engine.Profile, error) {
 		}
 		p.Faces = append(p.Faces, file.Face)
 	}
+	if len(s.KubeBatchNames) > 0 {
+		file, err := s.kubeBatchFile()
+		if err != nil {
+			return engine.Profile{}, err
+		}
+		p.Faces = append(p.Faces, file.Face)
+	}
 	if s.QueueGates {
 		p.Actions = append([]string{builtin.QueueGates}, p.Actions...)
 	}
@@ -126,7 +133,7 @@ func (s *Settings) evictions() (apply.EvictionOptions, error) {
 
 func (s *Settings) feed() feed.Options {
 	return feed.Options{
-		SchedulerNames: s.SchedulerNames, Volcano: s.VolcanoNames, Sharding: s.sharding(), Partition: s.partition(), FlatQueues: !s.FullHierarchy,
+		SchedulerNames: s.SchedulerNames, Volcano: s.VolcanoNames, KubeBatch: s.kubeBatch(), Sharding: s.sharding(), Partition: s.partition(), FlatQueues: !s.FullHierarchy,
 		ReservationApp: s.ReservationApp, ReservationSpace: s.ReservationSpace, ScalingSpace: s.ScalingSpace,
 		RestrictNodes: s.RestrictNodes, GPUWorkerLabel: s.GPUWorkerLabel, CPUWorkerLabel: s.CPUWorkerLabel, MIGWorkerLabel: s.MIGWorkerLabel,
 		StorageCapacity: s.CSIStorage, QueueLabel: s.QueueLabel,

@@ -29,6 +29,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	"github.com/muster-scheduler/muster/api/kubebatch"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -70,7 +71,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
 		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme,
-		vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme,
+		vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, kubebatch.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -190,6 +191,9 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	if err := s.checkVolcano(); err != nil {
 		return nil, err
 	}
+	if err := s.checkKubeBatch(); err != nil {
+		return nil, err
+	}
 	p := &process{
 		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
 		dog: app.NewWatchdog(s.HungAfter), forecasts: forecasts{now: time.Now},
@@ -290,7 +294,7 @@ func (p *process) trim(o *cache.Options) {
 
 // reads are what the roles of the process read of what the cache watches.
 func (p *process) reads() feed.Reads {
-	return feed.Reads{SchedulerNames: slices.Concat(p.SchedulerNames, p.VolcanoNames), Notes: slices.Contains(p.names, PodGrouper)}
+	return feed.Reads{SchedulerNames: slices.Concat(p.SchedulerNames, p.VolcanoNames, p.KubeBatchNames), Notes: slices.Contains(p.names, PodGrouper)}
 }
 
 // add prepares a role and puts it into the group.
@@ -455,6 +459,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
+	if err := p.tellKubeBatchFile(); err != nil {
+		return nil, err
+	}
 	for _, w := range e.Warnings {
 		p.log.Info("the profile was understood in part", "problem", w)
 	}
@@ -526,6 +533,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	statuses = append(statuses, apply.NewUpstreams(pool, kit, p.cache, ro.Settle))
 	if len(p.VolcanoNames) > 0 {
 		statuses = append(statuses, apply.NewGroups(pool, kit, p.cache, ro))
+	}
+	if len(p.KubeBatchNames) > 0 {
+		statuses = append(statuses, apply.NewKubeBatchGroups(pool, kit, p.cache, ro))
 	}
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)

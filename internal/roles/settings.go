@@ -85,6 +85,10 @@ type Settings struct {
 	VolcanoConf     string
 	VolcanoMap      string
 	GroupsMap       string
+	KubeBatchNames  []string
+	KubeBatchQueue  string
+	KubeBatchConf   string
+	KubeBatchClass  bool
 	ShardingMode    string
 	ShardingName    string
 	ShardingMap     string
@@ -258,6 +262,7 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.VolcanoNames, "volcano-scheduler-name", nil, "spec.schedulerName of the pods that are Volcano's, whose PodGroups and Queues are read then; none: such pods are somebody else's")
 	fs.StringVar(&s.VolcanoConf, volcanoConfFlag, "", "scheduler file in Volcano's format, followed live, for the gangs that are Volcano's: actions, tiers, plugins. Empty, with the next one: they are admitted by their queue alone, and all actions are done for them")
 	fs.StringVar(&s.VolcanoMap, volcanoMapFlag, "", "the same in a ConfigMap, NAMESPACE/NAME:KEY, or NAMESPACE/NAME of one with one key. It takes the rights to list and watch it")
+	s.kubeBatchFlags(fs)
 	fs.StringVar(&s.ShardingMode, shardingModeFlag, string(nodeshards.None), "what the NodeShard of Volcano's means for the pods that are Volcano's: none, nothing; soft, they are placed on its nodes first; hard, on no others")
 	fs.StringVar(&s.ShardingName, "scheduler-sharding-name", volcano.SchedulerName, "name of that NodeShard, whose status the scheduler writes")
 	fs.BoolVar(&s.QueueGates, queueGatesFlag, false, "have Volcano's queues let pods in that ask for it, by annotation, and take the scheduling gate scheduling.volcano.sh/queue-allocation-gate off them. It takes the right to patch pods")

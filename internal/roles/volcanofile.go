@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -211,7 +212,7 @@ func (f *schedulerFile) take(log logr.Logger, text []byte) error {
 		return err
 	}
 	p := f.base
-	p.Faces = []engine.Face{file.Face}
+	p.Faces = append(slices.DeleteFunc(slices.Clone(p.Faces), func(of engine.Face) bool { return of.Name == file.Face.Name }), file.Face)
 	e, err := engine.New(p, f.registry)
 	if err != nil {
 		return err

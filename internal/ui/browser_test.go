@@ -119,7 +119,7 @@ type view struct {
 // the focus. With MUSTER_SCREENSHOTS, the folder for them, it draws each view light and dark.
 func TestBrowser(t *testing.T) {
 	path := chromium(t)
-	groups[sim.Key("").Face] = groupWork // the simulator's gangs are of a face of their own; here they are read as KAI's are
+	groups[sim.Key("").Face] = []string{groupWork} // the simulator's gangs are of a face of their own; here they are read as KAI's are
 	var clock atomic.Pointer[time.Time]
 	j, err := journal.Open(journal.Options{Folder: t.TempDir(), Now: func() time.Time {
 		if at := clock.Load(); at != nil {

@@ -41,7 +41,7 @@ func TestRoleProcess(t *testing.T) {
 	if len(at) != 3 {
 		t.Skip("it is a part of BenchmarkRole")
 	}
-	groups[sim.Key("").Face] = groupWork
+	groups[sim.Key("").Face] = []string{groupWork}
 	j, err := journal.Open(journal.Options{Folder: at[2]})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,10 @@ type Reviewer interface {
 }
 
 // groups are the API groups of the PodGroups of each face; a tree of them is read by whoever may read them. A gang of a face that is not there is nobody's to read.
-var groups = map[string]string{"kai": "scheduling.run.ai", "volcano": "scheduling.volcano.sh", "upstream": "scheduling.k8s.io", "composite": "scheduling.k8s.io"}
+var groups = map[string][]string{
+	"kai": {"scheduling.run.ai"}, "volcano": {"scheduling.volcano.sh"}, "upstream": {"scheduling.k8s.io"}, "composite": {"scheduling.k8s.io"},
+	"kubebatch": {"scheduling.incubator.k8s.io", "scheduling.sigs.dev"}, // a gang may be of either: whoever may get those of both
+}
 
 const (
 	groupWork = "scheduling.run.ai"
@@ -39,15 +42,20 @@ type viewer struct {
 
 // gangs says whether the viewer may get the PodGroups of a face in a namespace: nil, an error that wraps review.ErrMayNot, or that nobody could be asked.
 func (v *viewer) gangs(face, namespace string) error {
-	group, ok := groups[face]
+	of, ok := groups[face]
 	if !ok {
 		return review.ErrMayNot
 	}
-	everywhere := v.ask(group, "")
-	if everywhere == nil || !errors.Is(everywhere, review.ErrMayNot) {
-		return everywhere
+	for _, group := range of {
+		err := v.ask(group, "")
+		if errors.Is(err, review.ErrMayNot) {
+			err = v.ask(group, namespace)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return v.ask(group, namespace)
+	return nil
 }
 
 func (v *viewer) ask(group, namespace string) error {

@@ -30,6 +30,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/crds"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	kubebatchcrds "github.com/muster-scheduler/muster/api/kubebatch/crds"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 	"github.com/muster-scheduler/muster/deploy/chart"
@@ -679,6 +680,52 @@ func TestVolcanoFace(t *testing.T) {
 	slices.Sort(want)
 	if d := cmp.Diff(want, slices.Sorted(slices.Values(names))); d != "" {
 		t.Errorf("definitions that the hook may write (-want +got):\n%s", d)
+	}
+}
+
+// TestKubeBatchFace: nothing of kube-batch's is there unless it is asked for; then the hook brings its definitions, each by its name, the default shard is told of its pods, and the scheduler's account, by whichever name, may
+// besides what the rules of the face say.
+func TestKubeBatchFace(t *testing.T) {
+	t.Parallel()
+	without, err := render(t, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range without {
+		if strings.Contains(text, "kube-batch") {
+			t.Errorf("%s speaks of it", name)
+		}
+	}
+	for values, account := range map[string]string{"kubeBatch: {enabled: true}": install.Name(install.Scheduler), "kubeBatch: {enabled: true}\nkaiNames: true": "scheduler"} {
+		with, err := render(t, values, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := objects(t, map[string]string{"crds.yaml": with["crds.yaml"], "kubebatch.yaml": with["kubebatch.yaml"], "shard.yaml": with["shard.yaml"]})
+		if d := cmp.Diff(install.Rules(install.KubeBatchScheduler).Cluster, all["ClusterRole /muster-scheduler-kube-batch"].(*rbacv1.ClusterRole).Rules); d != "" {
+			t.Error(d)
+		}
+		if bound := all["ClusterRoleBinding /muster-scheduler-kube-batch"].(*rbacv1.ClusterRoleBinding).Subjects[0].Name; bound != account {
+			t.Errorf("%s may, want %s", bound, account)
+		}
+		for _, flag := range []string{`kube-batch-scheduler-name: "kube-batch"`, `kube-batch-default-queue: "default"`} {
+			if !strings.Contains(with["shard.yaml"], flag) {
+				t.Errorf("the shard lacks %s:\n%s", flag, with["shard.yaml"])
+			}
+		}
+		names := all["ClusterRole /muster-crds"].(*rbacv1.ClusterRole).Rules[0].ResourceNames
+		for _, f := range kubebatchcrds.All() {
+			group, plural, _ := strings.Cut(strings.TrimSuffix(f.Name, ".yaml"), "_")
+			if !slices.Contains(names, plural+"."+group) {
+				t.Errorf("the hook may not write %s.%s", plural, group)
+			}
+		}
+		if job := all["Job kai-scheduler/muster-crds"].(*batchv1.Job); !slices.Equal(job.Spec.Template.Spec.Containers[0].Args, []string{"crds", "apply", "--kube-batch"}) {
+			t.Errorf("%q", job.Spec.Template.Spec.Containers[0].Args)
+		}
+		if d := cmp.Diff(without["rbac.yaml"], with["rbac.yaml"]); account == install.Name(install.Scheduler) && d != "" {
+			t.Errorf("the operator's rights: %s", d)
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ type Status struct {
 	Reason, Message string
 	// Settled says that what it waits for has been so for a while.
 	Settled bool
+	// Alone says that of conditions only Unschedulable is said.
+	Alone bool
 }
 
 // Over returns the fields of a status that change, for a merge patch of an object that has the status have, and whether any does. The time of a condition that says the same
@@ -45,6 +47,9 @@ func (s *Status) Over(have *v1beta1.PodGroupStatus, now metav1.Time) (patch map[
 	} else if s.Reason != "" {
 		want[v1beta1.PodGroupUnschedulableType] = v1beta1.PodGroupCondition{Status: corev1.ConditionTrue, Reason: s.Reason, Message: s.Message}
 		want[v1beta1.PodGroupScheduled] = v1beta1.PodGroupCondition{Status: corev1.ConditionFalse, Reason: s.Reason}
+	}
+	if s.Alone {
+		delete(want, v1beta1.PodGroupScheduled)
 	}
 	conditions, differ, seen := []v1beta1.PodGroupCondition{}, false, map[v1beta1.PodGroupConditionType]bool{}
 	for i := range have.Conditions {

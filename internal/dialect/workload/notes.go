@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	kubebatch "github.com/muster-scheduler/muster/api/kubebatch/keys"
 	volcano "github.com/muster-scheduler/muster/api/volcano/keys"
 )
 
@@ -42,7 +43,7 @@ func Known(key string) bool {
 		keys.GroveTopologyAnnotation, keys.GrovePodGangLabel,
 		keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation, keys.StartsAnnotation,
 		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, lwsSize, knativeMinScale,
-		volcano.GroupName, volcano.TaskSpec, volcano.TaskPriority, volcano.Preemptable, volcano.QueueAllocationGate, volcano.CooldownTime, volcano.SLAWaitingTime, volcano.SLAWaitingTimeOlder:
+		volcano.GroupName, kubebatch.GroupMinMember, volcano.TaskSpec, volcano.TaskPriority, volcano.Preemptable, volcano.QueueAllocationGate, volcano.CooldownTime, volcano.SLAWaitingTime, volcano.SLAWaitingTimeOlder:
 		return true
 	}
 	return false

@@ -77,7 +77,7 @@ func Registry() engine.Registry {
 			// Where KAI's search for victims looks. Package solver has one search, which needs no such hints.
 			"sg-nodelocalgreedy": {mute}, "sg-multinodegang": {mute},
 		},
-		Faces: map[string]engine.Registry{VolcanosFace: volcanos()},
+		Faces: map[string]engine.Registry{VolcanosFace: volcanos(), KubeBatchsFace: kubeBatchs()},
 	}
 }
 
@@ -86,6 +86,21 @@ const QueueGates = "queuegates"
 
 // VolcanosFace is the face whose configuration is Volcano's.
 const VolcanosFace = "volcano"
+
+// KubeBatchsFace is the face whose configuration is kube-batch's.
+const KubeBatchsFace = "kubebatch"
+
+// kubeBatchs are the actions and plugins that a scheduler file of kube-batch's may name: Volcano's of the same names.
+func kubeBatchs() engine.Registry {
+	all, r := volcanos(), engine.Registry{Actions: map[string]func() engine.Action{}, Plugins: map[string][]policy.Factory{}}
+	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim"} {
+		r.Actions[name] = all.Actions[name]
+	}
+	for _, name := range []string{votes.Conformance, votes.DRF, votes.Gang, nodescores.NodeOrder, predicates.Name, votes.Priority, votes.Proportion} {
+		r.Plugins[name] = all.Plugins[name]
+	}
+	return r
+}
 
 // volcanos are the actions and plugins that a scheduler file of Volcano's may name. Those without a maker, and without a point, have no part of their own: the session
 // does for all gangs what they are for, or nothing yet.

@@ -85,6 +85,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 		mutation: m, postponed: map[types.UID]bool{}, reads: dialect.Options{
 			Roles:      kai.Roles{SchedulerNames: opts.Names(), RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU, Zones: true},
 			Volcano:    opts.VolcanoNames(),
+			KubeBatch:  opts.KubeBatchFace(),
 			Sharding:   opts.NodeShards(),
 			FlatQueues: opts.FlatQueues,
 		},
@@ -227,7 +228,10 @@ func (b *Engine) Problems() []string {
 	problems := b.tell.Problems()
 	for _, name := range slices.Sorted(maps.Keys(problems)) {
 		kind, _, _ := strings.Cut(name, " ")
-		if slices.Contains([]string{dialect.Queues.String(), dialect.Pods.String(), dialect.VolcanoNodeShards.String()}, kind) {
+		if slices.Contains([]string{
+			dialect.Queues.String(), dialect.Pods.String(), dialect.VolcanoNodeShards.String(), dialect.KubeBatchPodGroups.String(), dialect.KubeBatchSigsPodGroups.String(),
+			dialect.KubeBatchQueues.String(), dialect.KubeBatchSigsQueues.String(), dialect.PodDisruptionBudgets.String(),
+		}, kind) {
 			out = append(out, problems[name])
 		}
 	}

@@ -52,6 +52,9 @@ func (c *compiler) gang(s *statement) ([]Object, error) {
 	if s.flag("volcano") {
 		return inVolcanos(s, out)
 	}
+	if s.flag("kubebatch") {
+		return inKubeBatchs(s, out)
+	}
 	if s.flag("upstream") {
 		return inUpstreams(s, out)
 	}

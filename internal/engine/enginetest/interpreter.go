@@ -13,6 +13,8 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	kbv1alpha1 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha1"
+	kbv1alpha2 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
@@ -185,6 +187,10 @@ func (in *interpreter) delete(s *statement) error {
 		switch {
 		case slices.Contains(made.words, "volcano"):
 			o = &v1beta1.PodGroup{}
+		case slices.Contains(made.words, "kubebatch") && slices.Contains(made.words, "sigs"):
+			o = &kbv1alpha2.PodGroup{}
+		case slices.Contains(made.words, "kubebatch"):
+			o = &kbv1alpha1.PodGroup{}
 		case slices.Contains(made.words, "upstream"):
 			o = &schedulingv1beta1.PodGroup{}
 		}

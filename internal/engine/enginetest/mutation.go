@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/kubeflow"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/ray"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
@@ -54,6 +55,9 @@ func Mutations(r engine.Registry) ([]Mutation, error) {
 		}
 	}
 	for _, face := range slices.Sorted(maps.Keys(r.Faces)) {
+		if face == builtin.KubeBatchsFace {
+			continue // its plugins are Volcano's
+		}
 		for _, name := range slices.Sorted(maps.Keys(r.Faces[face].Plugins)) {
 			for _, f := range r.Faces[face].Plugins[name] {
 				for _, p := range f.Points {
@@ -78,6 +82,8 @@ func optionMutations() []Mutation {
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
 		{Name: "option volcano-config", Options: func(o *Options) { o.VolcanoConfig = "" }},
 		{Name: "option volcano", Options: func(o *Options) { o.Volcano = false }},
+		{Name: "option kube-batch", Options: func(o *Options) { o.KubeBatch = false }},
+		{Name: "option kube-batch-config", Options: func(o *Options) { o.KubeBatchConfig = "" }},
 		{Name: "option sharding", Options: func(o *Options) { o.Sharding = "" }},
 		{Name: "option queue-gates", Options: func(o *Options) { o.QueueGates = false }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
@@ -107,7 +113,7 @@ func on[T Object](name string, off func(T)) field {
 func fields() []field {
 	out := append(nodeFields(), podFields()...)
 	out = append(out, queueFields()...)
-	return append(out, slices.Concat(gangFields(), nearFields(), placementFields(), volcanoFields(), upstreamFields())...)
+	return append(out, slices.Concat(gangFields(), nearFields(), placementFields(), volcanoFields(), upstreamFields(), kubeBatchFields())...)
 }
 
 func nodeFields() []field {

@@ -11,15 +11,16 @@ import (
 
 // Names of sections.
 const (
-	sectionConfig  = "config"
-	sectionVolcano = "volcano-config"
-	sectionShard   = "shard"
-	sectionShards  = "shards"
-	sectionOptions = "options"
-	sectionCluster = "cluster"
-	sectionYAML    = "yaml"
-	sectionRun     = "run"
-	sectionWant    = "want"
+	sectionConfig    = "config"
+	sectionVolcano   = "volcano-config"
+	sectionKubeBatch = "kube-batch-config"
+	sectionShard     = "shard"
+	sectionShards    = "shards"
+	sectionOptions   = "options"
+	sectionCluster   = "cluster"
+	sectionYAML      = "yaml"
+	sectionRun       = "run"
+	sectionWant      = "want"
 )
 
 // Scenario is one file.
@@ -57,6 +58,9 @@ type Options struct {
 	RestrictGPU, RestrictCPU string
 	// Volcano has pods that name Volcano's scheduler be ours too, as its PodGroups and Queues say.
 	Volcano bool
+	// KubeBatch has pods that name kube-batch's scheduler be ours too, as its PodGroups and Queues say. KubeBatchConfig is its scheduler file, "" for none.
+	KubeBatch       bool
+	KubeBatchConfig string
 	// Sharding is the part of Volcano's pods in its NodeShards: MODE NAME; "" for none.
 	Sharding string
 	// QueueGates has queues let in pods that ask for it.
@@ -91,6 +95,8 @@ func Parse(name string, text []byte) (*Scenario, error) {
 			sc.Options.Config = text
 		case sectionVolcano:
 			sc.Options.VolcanoConfig = text
+		case sectionKubeBatch:
+			sc.Options.KubeBatchConfig = text
 		case sectionYAML:
 			sc.steps = append(sc.steps, step{kind: sectionYAML, manifests: text, line: f.Name})
 		case sectionShard, sectionShards, sectionOptions, sectionCluster, sectionRun:
@@ -121,7 +127,7 @@ func Parse(name string, text []byte) (*Scenario, error) {
 				return nil, fail(fmt.Errorf("a want section follows a run section"))
 			}
 		default:
-			return nil, fail(fmt.Errorf("no section has this name; known: config, volcano-config, shard, shards, options, cluster, yaml, run, want"))
+			return nil, fail(fmt.Errorf("no section has this name; known: config, volcano-config, kube-batch-config, shard, shards, options, cluster, yaml, run, want"))
 		}
 	}
 	given := 0
@@ -149,6 +155,8 @@ func (o *Options) parse(lines []statement) error {
 			o.RestrictCPU = value
 		case "volcano":
 			o.Volcano = true
+		case "kube-batch":
+			o.KubeBatch = true
 		case "sharding":
 			o.Sharding = value
 		case "queue-gates":

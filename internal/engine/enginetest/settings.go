@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -53,6 +54,13 @@ func (o *Options) Profile() (engine.Profile, error) {
 		file, err := volcano.Parse([]byte(o.VolcanoConfig), builtin.Registry())
 		if err != nil {
 			return p, fmt.Errorf("section %s: %w", sectionVolcano, err)
+		}
+		p.Faces = append(p.Faces, file.Face)
+	}
+	if o.KubeBatch {
+		file, err := volcano.ParseKubeBatch([]byte(cmp.Or(o.KubeBatchConfig, volcano.KubeBatchDefault)), builtin.Registry())
+		if err != nil {
+			return p, fmt.Errorf("section %s: %w", sectionKubeBatch, err)
 		}
 		p.Faces = append(p.Faces, file.Face)
 	}

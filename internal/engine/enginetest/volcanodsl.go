@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	kbkeys "github.com/muster-scheduler/muster/api/kubebatch/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
@@ -116,8 +117,11 @@ func admission(s *statement, pg *v1beta1.PodGroup) error {
 
 // groupOf is the name of the PodGroup that a pod names, of whichever face; "" for none.
 func groupOf(p *v1.Pod) string {
-	if p.Spec.SchedulerName == keys.SchedulerName {
+	switch p.Spec.SchedulerName {
+	case keys.SchedulerName:
 		return p.Annotations[keys.GroupName]
+	case kbkeys.SchedulerName:
+		return kubeBatchGroup(p)
 	}
 	if name := upstreamOf(p); name != "" {
 		return name

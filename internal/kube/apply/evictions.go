@@ -317,14 +317,14 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 		return nil
 	}
 	b := &c.bundle
-	pg := dialect.Group(b.Gang, "")
-	switch err := e.cache.Get(ctx, types.NamespacedName{Namespace: b.Gang.Namespace, Name: b.Gang.Name}, pg); {
+	switch pg, err := groupOf(ctx, e.cache, b.Gang, func(o client.Object) bool { return isGang(o, b) }); {
 	case b.Gang.Remnant(): // what is released of one helps nobody, and there is no object of it
-	case apierrors.IsNotFound(err) && e.itself(ctx, b): // a pod, of which is asked below
-	case apierrors.IsNotFound(err), err == nil && (!isGang(pg, b) || pg.GetDeletionTimestamp() != nil):
-		return fmt.Errorf("gang %s: %w: it is gone", b.Gang, ErrMoved)
+	case len(dialect.Groups(b.Gang)) == 0: // it is pods alone, of which is asked below
 	case err != nil:
-		return fmt.Errorf("read PodGroup %s: %w", b.Gang, err)
+		return err
+	case pg == nil && e.itself(ctx, b): // the same
+	case pg == nil, pg.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("gang %s: %w: it is gone", b.Gang, ErrMoved)
 	}
 	nodes := map[string]bool{}
 	for i := range b.Intents {

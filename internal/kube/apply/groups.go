@@ -18,13 +18,14 @@ import (
 
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// Groups keeps the status of Volcano's PodGroups: the phase that lets a Job's pods be made, how many pods run or have ended, and why a gang waits. What waiting
+// Groups keeps the status of the PodGroups of one face, Volcano's or kube-batch's: the phase that lets a Job's pods be made, how many pods run or have ended, and why a gang waits. What waiting
 // pods say themselves Statuses writes, for every face. Publish is called by the loop; the pool writes.
 //
 // A gang that ran and has lost every place is Pending for a moment before it is Inqueue again, as with Volcano, whose programs and users wait for that.
@@ -32,6 +33,9 @@ import (
 // A status says what the cluster is like, and is made of nothing that was in it before: whatever a tenant writes there counts for nothing, and is put right when
 // the gang next changes. Volcano's PodGroups have no status subresource: a patch names no field but those below status.
 type Groups struct {
+	face   string
+	kind   Kind
+	put    func(ctx context.Context, key cluster.Key, uid string, want volcano.Status) (client.Object, error) // the object that says something new; nil for none
 	kit    *write.Kit
 	reader client.Reader
 	settle time.Duration
@@ -62,23 +66,29 @@ type group struct {
 
 // NewGroups returns a writer of Volcano's statuses, which pool runs, and of the event that tells of a new reason. Of the options it takes Settle and Event.
 func NewGroups(pool *Pool, kit *write.Kit, reader client.Reader, o StatusOptions) *Groups {
-	g := &Groups{kit: kit, reader: reader, settle: cmp.Or(o.Settle, time.Second), event: o.Event, gangs: map[string]*group{}}
+	g := groupsOfFace(pool, kit, reader, o, volcano.Face, groupWork)
+	g.put = g.putVolcano
+	return g
+}
+
+func groupsOfFace(pool *Pool, kit *write.Kit, reader client.Reader, o StatusOptions, face string, kind Kind) *Groups {
+	g := &Groups{face: face, kind: kind, kit: kit, reader: reader, settle: cmp.Or(o.Settle, time.Second), event: o.Event, gangs: map[string]*group{}}
 	if g.event == nil {
 		g.event = func(client.Object, string, string, string) {}
 	}
-	g.work = NewQueue(pool, groupWork, Job[object]{Tenant: object.tenant, About: g.about, Try: g.serve})
+	g.work = NewQueue(pool, kind, Job[object]{Tenant: object.tenant, About: g.about, Try: g.serve})
 	return g
 }
 
 // Restore does nothing: every PodGroup is compared with what the first Publish finds.
 func (g *Groups) Restore(context.Context) error { return nil }
 
-// Publish takes in a run over snap. It costs a look at each gang of Volcano's, and the pods of those that have changed. It returns when it should be called again
+// Publish takes in a run over snap. It costs a look at each gang of the face, and the pods of those that have changed. It returns when it should be called again
 // for reasons to settle, or the zero time.
 func (g *Groups) Publish(snap *cluster.Snapshot, t *engine.Trace) (next time.Time) {
 	waits := map[string]*engine.GangTrace{}
 	for i := range t.Gangs {
-		if w := &t.Gangs[i]; w.Gang.Face == volcano.Face && w.Diagnosis != nil {
+		if w := &t.Gangs[i]; w.Gang.Face == g.face && w.Diagnosis != nil {
 			waits[w.UID] = w
 		}
 	}
@@ -87,11 +97,11 @@ func (g *Groups) Publish(snap *cluster.Snapshot, t *engine.Trace) (next time.Tim
 	defer g.mu.Unlock()
 	g.turn++
 	snap.EachGang(func(gang *cluster.Gang) {
-		if gang.Key.Face != volcano.Face {
+		if gang.Key.Face != g.face || len(dialect.Groups(gang.Key)) == 0 {
 			return
 		}
 		// What went wrong has been told; what is said of the others stands.
-		_ = g.work.guard.Catch(groupWork.Name, volcano.PodGroup(gang.Key, gang.UID), func() error {
+		_ = g.work.guard.Catch(g.kind.Name, dialect.Group(gang.Key, gang.UID), func() error {
 			if at := g.look(snap, gang, waits[gang.UID], t.Truncated, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -164,9 +174,9 @@ func (g *Groups) about(gang object) any {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if of := g.gangs[gang.uid]; of != nil {
-		return volcano.PodGroup(of.key, gang.uid)
+		return dialect.Group(of.key, gang.uid)
 	}
-	return volcano.PodGroup(cluster.Key{}, gang.uid)
+	return dialect.Group(cluster.Key{Face: g.face}, gang.uid)
 }
 
 // serve writes what is to be said of one gang, if its object does not say so.
@@ -179,30 +189,38 @@ func (g *Groups) serve(ctx context.Context, gang object) error {
 	}
 	key, want, says := of.key, of.want, of.says
 	g.mu.Unlock()
+	about, err := g.put(ctx, key, gang.uid, want)
+	if err == nil && about != nil {
+		g.tell(gang.uid, about, want, says)
+	}
+	return err
+}
+
+// putVolcano writes what is to be said of a gang of Volcano's.
+func (g *Groups) putVolcano(ctx context.Context, key cluster.Key, uid string, want volcano.Status) (client.Object, error) {
 	var pg v1beta1.PodGroup
 	if err := g.reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, &pg); err != nil {
-		return client.IgnoreNotFound(err)
+		return nil, client.IgnoreNotFound(err)
 	}
-	if string(pg.UID) != gang.uid {
-		return nil
+	if string(pg.UID) != uid {
+		return nil, nil
 	}
 	status, changed := want.Over(&pg.Status, metav1.Now())
 	if !changed {
-		return nil
+		return nil, nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": gang.uid}, "status": status})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
 	if err != nil {
-		return fmt.Errorf("encode the status of PodGroup %s: %w", key, err)
+		return nil, fmt.Errorf("encode the status of PodGroup %s: %w", key, err)
 	}
-	if _, err := g.kit.Merge(ctx, volcano.PodGroup(key, gang.uid), body); err != nil {
-		return fmt.Errorf("status of PodGroup %s: %w", key, err)
+	if _, err := g.kit.Merge(ctx, volcano.PodGroup(key, uid), body); err != nil {
+		return nil, fmt.Errorf("status of PodGroup %s: %w", key, err)
 	}
-	g.tell(gang.uid, &pg, want, says)
-	return nil
+	return &pg, nil
 }
 
 // tell has an event say why a gang waits, once per reason, when its status says so.
-func (g *Groups) tell(uid string, pg *v1beta1.PodGroup, is volcano.Status, says said) {
+func (g *Groups) tell(uid string, about client.Object, is volcano.Status, says said) {
 	g.mu.Lock()
 	of := g.gangs[uid]
 	news := of != nil && is.Reason != "" && of.told != says
@@ -211,7 +229,7 @@ func (g *Groups) tell(uid string, pg *v1beta1.PodGroup, is volcano.Status, says 
 	}
 	g.mu.Unlock()
 	if news {
-		g.event(pg, corev1.EventTypeWarning, string(v1beta1.PodGroupUnschedulableType), is.Message)
+		g.event(about, corev1.EventTypeWarning, string(v1beta1.PodGroupUnschedulableType), is.Message)
 	}
 }
 

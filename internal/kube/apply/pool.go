@@ -41,6 +41,7 @@ type Kind struct {
 //	                                    a bundle's victims
 //	reasonWork      namespaces in turn  a gang                    never
 //	groupWork       namespaces in turn  a gang                    never
+//	kubeBatchWork   namespaces in turn  a gang                    never
 //	upstreamWork    namespaces in turn  a group                   never
 //	nominationWork  namespaces in turn  a pod, so many a second   never
 //	gateWork        namespaces in turn  a pod                     never: it is put again in each cycle until it has no gate
@@ -56,6 +57,7 @@ var (
 	evictWork      = Kind{Name: "an eviction", First: orderFirst, Tries: orderTries}
 	reasonWork     = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
 	groupWork      = Kind{Name: "the status of a PodGroup of Volcano's", Workers: 8, First: time.Second}
+	kubeBatchWork  = Kind{Name: "the status of a PodGroup of kube-batch's", Workers: 8, First: time.Second}
 	upstreamWork   = Kind{Name: "the status of a PodGroup of Kubernetes'", Workers: 8, First: time.Second}
 	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
 	gateWork       = Kind{Name: "the gate of a queue", Workers: 5, First: time.Second}

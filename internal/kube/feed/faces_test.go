@@ -4,34 +4,40 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/dialect"
+	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 )
 
-// TestWithoutAFace: a scheduler that does not read Volcano's face watches nothing of it, and one that does watches all of it, and nothing else besides. Kubernetes' own face every
+// TestWithoutAFace: a scheduler that does not read a face watches nothing of it, and one that does watches all of it, and nothing else besides. Kubernetes' own face every
 // scheduler reads.
 func TestWithoutAFace(t *testing.T) {
 	t.Parallel()
-	without, with := New(newScript(), Options{}), New(newScript(), Options{Volcano: []string{"volcano"}, Sharding: nodeshards.Sharding{Mode: nodeshards.Soft, Name: "volcano"}})
-	faces := 0
-	for k := range dialect.Kinds {
-		of := k.Row().Face == volcano.Face
-		if own := k.Row().Face == upstream.Face; own && !has(without, k) {
-			t.Errorf("%s is not watched", k)
+	without := New(newScript(), Options{})
+	for face, o := range map[string]Options{
+		volcano.Face:   {Volcano: []string{"volcano"}, Sharding: nodeshards.Sharding{Mode: nodeshards.Soft, Name: "volcano"}},
+		kubebatch.Face: {KubeBatch: dialect.KubeBatch{Schedulers: []string{"kube-batch"}}},
+	} {
+		with, faces := New(newScript(), o), 0
+		for k := range dialect.Kinds {
+			of := k.Row().Face == face
+			if own := k.Row().Face == upstream.Face; own && !has(without, k) {
+				t.Errorf("%s is not watched", k)
+			}
+			if of {
+				faces++
+			}
+			if has(without, k) && of {
+				t.Errorf("%s is watched without its face", k)
+			}
+			if has(with, k) != (has(without, k) || of) {
+				t.Errorf("%s is watched with the face %s: %v", k, face, has(with, k))
+			}
 		}
-		if of {
-			faces++
+		if faces == 0 {
+			t.Errorf("there is no kind of the face %s", face)
 		}
-		if has(without, k) && of {
-			t.Errorf("%s is watched without its face", k)
-		}
-		if has(with, k) != (has(without, k) || of) {
-			t.Errorf("%s is watched with Volcano's face: %v", k, has(with, k))
-		}
-	}
-	if faces == 0 {
-		t.Error("there is no kind of a face")
 	}
 }
 

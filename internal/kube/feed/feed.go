@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano/nodeshards"
 	"github.com/muster-scheduler/muster/internal/kube/links"
@@ -24,6 +25,8 @@ type Options struct {
 	SchedulerNames []string
 	// Volcano are the values of spec.schedulerName by which pods are Volcano's, which then has its kinds watched too; none: they are others'.
 	Volcano []string
+	// KubeBatch is the face of kube-batch, which has its kinds watched if it has scheduler names.
+	KubeBatch dialect.KubeBatch
 	// Sharding is the part of Volcano's pods in its NodeShards, which are watched if it has one.
 	Sharding nodeshards.Sharding
 	// Partition is the shard: nodes, queues and PodGroups outside it do not exist for us.
@@ -62,7 +65,18 @@ type Options struct {
 
 // wanted says whether objects of the kind are looked at at all.
 func (o *Options) wanted(k dialect.Kind) bool {
-	return !k.Row().Unread && (k.Row().Face != volcano.Face || len(o.Volcano) > 0) && (k != dialect.VolcanoNodeShards || o.Sharding.On()) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
+	return !k.Row().Unread && o.faced(k.Row().Face) && (k != dialect.VolcanoNodeShards || o.Sharding.On()) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
+}
+
+// faced says whether there is a face.
+func (o *Options) faced(face string) bool {
+	switch face {
+	case volcano.Face:
+		return len(o.Volcano) > 0
+	case kubebatch.Face:
+		return len(o.KubeBatch.Schedulers) > 0
+	}
+	return true
 }
 
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.

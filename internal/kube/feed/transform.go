@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	kbv1alpha1 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha1"
+	kbv1alpha2 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -82,13 +84,13 @@ func trimObject(obj any, others int, once *alike) (any, error) {
 		note(o, others)
 	case *v2alpha2.PodGroup: // what is copied, and what else it has
 		note(o, 2*others)
-	case *v1alpha2.BindRequest, *v1beta1.PodGroup, *schedulingv1beta1.PodGroup, *schedulingv1alpha3.CompositePodGroup:
+	case *v1alpha2.BindRequest, *v1beta1.PodGroup, *kbv1alpha1.PodGroup, *kbv1alpha2.PodGroup, *schedulingv1beta1.PodGroup, *schedulingv1alpha3.CompositePodGroup:
 		note(o, 0)
 	case *v2.Queue:
 		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)
 	case *v1beta1.Queue:
 		only(o, vckeys.Hierarchy, vckeys.HierarchyWeights)
-	case *v1.Namespace, *v1.ResourceQuota, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
+	case *kbv1alpha1.Queue, *kbv1alpha2.Queue, *v1.Namespace, *v1.ResourceQuota, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
 		only(o)
 	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:
 		only(o, volumeNotes...)

@@ -29,7 +29,7 @@ func (o *Options) translator() dialect.Options {
 	}
 	hear := o.Broken
 	return dialect.Options{
-		Roles: r, Volcano: o.Volcano, Sharding: o.Sharding, Partition: o.Partition, FlatQueues: o.FlatQueues, QueueLabel: o.QueueLabel, Extended: o.Extended,
+		Roles: r, Volcano: o.Volcano, KubeBatch: o.KubeBatch, Sharding: o.Sharding, Partition: o.Partition, FlatQueues: o.FlatQueues, QueueLabel: o.QueueLabel, Extended: o.Extended,
 		Broken: func(v any, k dialect.Kind, key types.NamespacedName, stack []byte) {
 			if hear == nil {
 				return

@@ -31,6 +31,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	"github.com/muster-scheduler/muster/api/kubebatch"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -101,7 +102,7 @@ func newFixture(t *testing.T, nodes int, o lab.Options) *fixture {
 		}
 	})
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme, kubebatch.AddToScheme} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}

@@ -126,8 +126,21 @@ const (
 	pluginGroups  = "nodegroup"
 )
 
+// family is what tells the files of one face from those of another.
+type family struct {
+	face  string
+	hooks []string
+	// texts says that a file has actions and tiers alone, and that an argument is one value.
+	texts bool
+	// otherwise are the arguments of plugins where a file does not say them, if they are others than Volcano's.
+	otherwise map[string]policy.Arguments
+	// never are points of plugins that only Volcano's ask at.
+	never map[string][]policy.Point
+}
+
 // reader reads one file.
 type reader struct {
+	of      *family
 	known   engine.Registry // of the face
 	out     File
 	plugins map[string]int // by name: its line
@@ -137,7 +150,11 @@ type reader struct {
 
 // Parse reads a scheduler file; known is what there is to name. The error is a Fault.
 func Parse(text []byte, known engine.Registry) (File, error) {
-	r := reader{known: known.Faces[Face], out: File{Face: engine.Face{Name: Face}}, plugins: map[string]int{}}
+	return readFile(text, known, &family{face: Face, hooks: hooks()})
+}
+
+func readFile(text []byte, known engine.Registry, of *family) (File, error) {
+	r := reader{of: of, known: known.Faces[of.face], out: File{Face: engine.Face{Name: of.face}}, plugins: map[string]int{}}
 	if err := r.file(text); err != nil {
 		return File{}, err
 	}
@@ -178,11 +195,17 @@ func (r *reader) file(text []byte) error {
 		switch key.Value {
 		case "actions":
 			actions = value
+			return nil
 		case "tiers":
 			tiers = value
-		case "configurations":
+			return nil
+		}
+		switch {
+		case r.of.texts:
+			r.tell(key.Line, brief(key.Value), "is no key of a scheduler file; known are actions and tiers")
+		case key.Value == "configurations":
 			return r.configurations(value)
-		case "metrics":
+		case key.Value == "metrics":
 			r.tell(key.Line, key.Value, "is known and has no effect yet")
 			return entries(value, key.Value, func(_, _ *yaml.Node) error { return nil })
 		default:
@@ -453,7 +476,7 @@ func (r *reader) plugin(n *yaml.Node, field string) (use *engine.PluginUse, name
 	var nameAt *yaml.Node
 	args, at, switches := policy.Arguments{}, map[string]int{}, map[string]bool{}
 	err = entries(n, field, func(key, value *yaml.Node) error {
-		switch hook, is := hookOf(key.Value); {
+		switch hook, is := r.of.hookOf(key.Value); {
 		case key.Value == "name":
 			nameAt = value
 			name, err = scalar(value, field+".name")
@@ -462,6 +485,9 @@ func (r *reader) plugin(n *yaml.Node, field string) (use *engine.PluginUse, name
 			return entries(value, field+".arguments", func(key, value *yaml.Node) error {
 				at[key.Value] = key.Line
 				if args[key.Value] = value.Value; value.Kind != yaml.ScalarNode {
+					if r.of.texts {
+						return Fault{key.Line, field + ".arguments." + brief(key.Value), "must be one value"}
+					}
 					var deep any
 					err := value.Decode(&deep)
 					text, err2 := json.Marshal(deep)
@@ -473,7 +499,7 @@ func (r *reader) plugin(n *yaml.Node, field string) (use *engine.PluginUse, name
 				return nil
 			})
 		case !is:
-			r.tell(key.Line, field+"."+brief(key.Value), "is no key of a plugin; known are name, arguments, and enable with one of "+strings.Join(hooks(), ", "))
+			r.tell(key.Line, field+"."+brief(key.Value), "is no key of a plugin; known are name, arguments, and enable with one of "+strings.Join(r.of.hooks, ", "))
 		default:
 			on, err := truth(value, field+"."+key.Value)
 			if err != nil {
@@ -513,6 +539,11 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		r.tell(line, field+".name", fmt.Sprintf("is %q, which is no plugin, and is left out; the nearest that is one is %s", brief(name), spelling.Nearest(name, names, spelling.Any)))
 		return nil, nil
 	}
+	for key, text := range r.of.otherwise[name] { // order: each on its own
+		if _, said := args[key]; !said {
+			args[key] = text
+		}
+	}
 	points := 0
 	for i := range factories {
 		points += len(factories[i].Points)
@@ -538,7 +569,8 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 		r.idle = append(r.idle, name)
 		use.Arguments = nil // nobody reads them
 	}
-	for _, hook := range hooks() {
+	use.Off = append(use.Off, r.of.never[name]...)
+	for _, hook := range r.of.hooks {
 		if on, said := switches[hook]; said && !on {
 			use.Off = append(use.Off, pointsOf(hook)...)
 		}
@@ -596,9 +628,9 @@ const (
 )
 
 // hookOf returns the hook that a key switches on or off.
-func hookOf(key string) (string, bool) {
+func (f *family) hookOf(key string) (string, bool) {
 	for _, prefix := range [...]string{"enable", "enabled"} {
-		if name, ok := strings.CutPrefix(key, prefix); ok && slices.Contains(hooks(), name) {
+		if name, ok := strings.CutPrefix(key, prefix); ok && slices.Contains(f.hooks, name) {
 			return name, true
 		}
 	}
