@@ -131,9 +131,9 @@ func TestNearestHyperNode(t *testing.T) {
 			if len(words) < 4 || strings.Contains(line, "->") || words[0] != "evict" && words[0] != "nominate" {
 				continue
 			}
-			fmt.Sscan(words[2], &from)
-			fmt.Sscan(words[len(words)-2], &to)
-			fmt.Sscan(words[len(words)-1], &node)
+			_, _ = fmt.Sscan(words[2], &from)
+			_, _ = fmt.Sscan(words[len(words)-2], &to)
+			_, _ = fmt.Sscan(words[len(words)-1], &node)
 			for range to - from + 1 {
 				if words[0] == "nominate" {
 					racks = append(racks, slices.IndexFunc(s.racks, func(rack []int) bool { return slices.Contains(rack, node) }))

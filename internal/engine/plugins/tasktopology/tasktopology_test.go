@@ -68,7 +68,7 @@ func (s *site) ask(t *testing.T) (order []int, points [][]int64) {
 			pods := make([]*cluster.Pod, len(s.pods))
 			snap.EachPod(func(p *cluster.Pod) {
 				var k int
-				fmt.Sscanf(p.Name, "p-%d", &k)
+				_, _ = fmt.Sscanf(p.Name, "p-%d", &k)
 				pods[k] = p
 			})
 			for k, p := range pods {
@@ -82,7 +82,7 @@ func (s *site) ask(t *testing.T) (order []int, points [][]int64) {
 				}
 				if n, x := i.(policy.PodBonus).Bonus(p); n != cluster.None {
 					var k int
-					fmt.Sscanf(snap.Node(n).Name, "n%d", &k)
+					_, _ = fmt.Sscanf(snap.Node(n).Name, "n%d", &k)
 					at[k] += x
 				}
 				points = append(points, at)
@@ -149,7 +149,7 @@ func TestTable(t *testing.T) {
 			task, node, placed := strings.Cut(w, "@")
 			one := worker{task, -1}
 			if placed {
-				fmt.Sscan(node, &one.node)
+				_, _ = fmt.Sscan(node, &one.node)
 				s.nodes[one.node]++ // what is free is as said
 			}
 			s.pods = append(s.pods, one)
@@ -172,7 +172,6 @@ func TestTable(t *testing.T) {
 type literal struct {
 	*site
 	bucket []int // of each pod, -1 for none
-	rank   []int
 }
 
 // has is what two pods have for each other.

@@ -89,7 +89,7 @@ func TestWindows(t *testing.T) {
 			}
 			midnight, _ := time.Parse("2006-01-02", day)
 			var h, m int
-			fmt.Sscanf(c.next, "%d:%d", &h, &m)
+			_, _ = fmt.Sscanf(c.next, "%d:%d", &h, &m)
 			if now = now.UTC(); now.UnixNano() == 0 {
 				continue // no time at all
 			}
