@@ -80,7 +80,7 @@ const (
 //	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
 //	  the parts'  Begin, Expires, Expect, Gangs, Settled, Beyond, Behind, IsBehind, Result; no action asks for these
 //	Rules       who may have what, and take it from whom; nodes are not looked at
-//	  to have     MustAsk, Vote, Refuse, Admit, CheckTurn, CheckGates, FairShare, CompareGangs
+//	  to have     MustAsk, Vote, Refuse, Admit, CheckTurn, CheckGates, FairShare, CompareGangs, CompareAnyGangs
 //	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw, LawfulUnit, TakeIn, InBundles
 //	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckReturn, CheckGatesNow, OverAgain, CompareQueues, Orders, Entwines, Detail, Risks; no action asks for these
