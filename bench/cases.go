@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"sigs.k8s.io/yaml"
+
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 )
 
 //go:embed cases.yaml
@@ -17,10 +19,12 @@ var casesYAML []byte
 type benchCase struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	// Scenario is the load driver's; without one the load is of this program: churn, large, racks or groups.
+	// Scenario is the load driver's; without one the load is of this program: churn, large, racks, groups or vcjobs.
 	Scenario string `json:"scenario,omitempty"`
 	Load     string `json:"load,omitempty"`
-	// Nodes have 8 GPUs each, for groups 4 cores and none. Size counts pods, or gangs for racks and groups; 0: as many one-GPU pods as fit. GPUs is how many each pod of the load
+	// API has the load driver make its Jobs for Volcano's face: volcano, or "" for KAI's.
+	API string `json:"api,omitempty"`
+	// Nodes have 8 GPUs each, for groups 4 cores, for vcjobs 32, and none. Size counts pods, or gangs for racks, groups and vcjobs; 0: as many one-GPU pods as fit. GPUs is how many each pod of the load
 	// driver's asks for, 1 if it is 0. Gang is the size of gangs of this program's loads, Others how many pods are not the scheduler's, or for
 	// groups, how many of a lower priority are there first.
 	Nodes  int `json:"nodes"`
@@ -31,6 +35,9 @@ type benchCase struct {
 	// CPU is what a pod of groups asks for, 100m if it is "". Basic groups start pod by pod.
 	CPU   string `json:"cpu,omitempty"`
 	Basic bool   `json:"basic,omitempty"`
+	// Tasks is into how many tasks the pods of a Job of vcjobs are divided, 1 if it is 0; Plugins are the plugins of such a Job.
+	Tasks   int      `json:"tasks,omitempty"`
+	Plugins []string `json:"plugins,omitempty"`
 	// Racks are evenly split from the nodes, Seconds is how long churn lasts.
 	Racks   int `json:"racks,omitempty"`
 	Seconds int `json:"seconds,omitempty"`
@@ -80,8 +87,10 @@ func readCases(text []byte) ([]benchCase, error) {
 		switch {
 		case (c.Scenario == "") == (c.Load == ""):
 			wrong = "one of scenario and load must be set"
-		case !slices.Contains([]string{"", "churn", "large", "racks", "groups"}, c.Load):
-			wrong = "load is churn, large, racks or groups"
+		case !slices.Contains([]string{"", "churn", "large", "racks", "groups", "vcjobs"}, c.Load):
+			wrong = "load is churn, large, racks, groups or vcjobs"
+		case c.volcano() && slices.Contains(c.Sides, sideKube):
+			wrong = "sides: kube-scheduler knows nothing of Volcano's"
 		case c.Load != "" && c.Prepared != (c.Load == "racks"):
 			wrong = "prepared: of the loads, racks is, and no other"
 		case c.Nodes < 1:
@@ -124,9 +133,11 @@ func (c benchCase) scaled(by float64) benchCase {
 	if c.Load != "" && c.Gang < 2*gpusPerNode {
 		c.Nodes = max(c.Nodes, 2*c.Gang)
 	}
-	if c.Load == "groups" { // gangs of groups have the size of the cluster
-		to(&c.Gang, 3)
+	if c.Load == "groups" || c.Load == "vcjobs" {
 		to(&c.Size, 1)
+		if c.Load == "groups" { // gangs of groups have the size of the cluster
+			to(&c.Gang, 3)
+		}
 		if c.Others > 0 {
 			c.Nodes = max(c.Nodes, c.Size*c.Gang)
 		}
@@ -138,13 +149,16 @@ func (c benchCase) scaled(by float64) benchCase {
 	return c
 }
 
+// volcano says whether Volcano's face has to be on.
+func (c *benchCase) volcano() bool { return c.API != "" || c.Load == "vcjobs" }
+
 // pods is how many are measured.
 func (c *benchCase) pods() int {
 	fit := c.Nodes * gpusPerNode / max(1, c.GPUs)
 	switch {
 	case c.Load == "large":
 		return fit - c.Gang
-	case c.Load == "racks", c.Load == "groups":
+	case c.Load == "racks", c.Load == "groups", c.Load == "vcjobs":
 		return c.Size * c.Gang
 	case c.Scenario == "reclaim": // the load driver's gangs
 		return fit / 2 / 16 * 16
@@ -159,6 +173,9 @@ func (c *benchCase) driverArgs(side string) []string {
 	args := []string{"-scenario", c.Scenario, "-nodes", strconv.Itoa(c.Nodes), "-gpu-per-pod", strconv.Itoa(max(1, c.GPUs))}
 	if c.Scenario != "reclaim" {
 		args = append(args, "-size", strconv.Itoa(c.pods()))
+	}
+	if c.API != "" {
+		args = append(args, "-api", c.API, "-scheduler", vckeys.SchedulerName)
 	}
 	if side != sideMuster {
 		args = append(args, "-api", "kube", "-scheduler", schedulerName(side))

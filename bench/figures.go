@@ -28,6 +28,8 @@ var figureRows = []figure{
 	{key: "all_bound_s", name: "all bound since the start, s", format: "%.2f"},
 	{key: "last_made_to_bound_s", name: "last pod made to last pod bound, s", format: "%.2f"},
 	{key: "driver_s", name: "all bound since the first submit, by the load driver's own watch, s", format: "%.2f"},
+	{key: "all_ran_s", name: "all run since the first submit, s", format: "%.2f"},
+	{key: "made_per_s", name: "pods made a second", format: "%.0f", more: true},
 	{key: "first_bound_s", name: "first bound since the start, s", format: "%.2f"},
 	{key: "middle_per_s", name: "pods a second in the middle", format: "%.0f", more: true},
 	{key: "revisions_per_pod", name: "revisions of etcd per pod, kubelets' not counted", format: "%.2f"},

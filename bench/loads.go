@@ -17,11 +17,15 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -348,6 +352,70 @@ func (t *trial) crowd(ctx context.Context) error {
 		}
 		return fmt.Sprintf("%d have none", len(waiting.Items)), nil
 	})
+}
+
+// vcjobs has Jobs of Volcano's, submitted at once while Muster runs, until all their pods run.
+func (t *trial) vcjobs(ctx context.Context) (map[string]float64, error) {
+	c := t.c
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := vcbatch.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	writer, err := client.New(t.lab.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("a client of Volcano's Jobs: %w", err)
+	}
+	tasks := max(1, c.Tasks)
+	at := time.Now()
+	err = each(ctx, c.Size, func(i int) error {
+		name := fmt.Sprintf("job-%05d", i)
+		j := &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space}}
+		j.Spec.SchedulerName, j.Spec.MinAvailable, j.Spec.MaxRetry = vckeys.SchedulerName, int32(c.Gang), 3
+		j.Spec.Queue = vckeys.DefaultQueue
+		for _, plugin := range c.Plugins {
+			if j.Spec.Plugins == nil {
+				j.Spec.Plugins = map[string][]string{}
+			}
+			j.Spec.Plugins[plugin] = []string{}
+		}
+		for k := range tasks {
+			spec := t.spec(0)
+			spec.SchedulerName, spec.RestartPolicy = "", corev1.RestartPolicyOnFailure
+			j.Spec.Tasks = append(j.Spec.Tasks, vcbatch.TaskSpec{
+				Name: fmt.Sprintf("t%d", k), Replicas: int32(c.Gang / tasks), MinAvailable: ptr.To(int32(c.Gang / tasks)),
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(name)}, Spec: spec},
+			})
+		}
+		if err := writer.Create(ctx, j); err != nil {
+			return fmt.Errorf("make Job %s: %w", name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "all pods run", bindPatience, t.sched, func(n counts) bool { return n.ran >= c.pods() }); err != nil {
+		return nil, err
+	}
+	out, err := t.finish(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods, _ := t.o.seen()
+	var made, ran time.Time
+	first := pods[0].made
+	for _, p := range pods {
+		made, ran = later(made, p.made), later(ran, p.ran)
+		if p.made.Before(first) {
+			first = p.made
+		}
+	}
+	out["all_ran_s"] = ran.Sub(at).Seconds()
+	out["made_per_s"] = float64(len(pods)) / max(0.001, made.Sub(first).Seconds())
+	return out, nil
 }
 
 // churn keeps a part of the nodes in use by gangs that end soon: another is submitted for each that has ended.

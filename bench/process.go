@@ -95,14 +95,21 @@ func tail(path string, most int64) string {
 	return string(text)
 }
 
-// muster starts one role of Muster, or all of them. With a port it serves profiles there.
-func (b *bench) muster(l *lab.Lab, role string, profiler int) (*child, error) {
-	args := []string{"run", role, "--kubeconfig", l.Kubeconfig(), "--qps", clientQPS, "--burst", clientBurst, "--health-probe-bind-address", "0"}
-	if role == "all" {
-		args = append(args, "--listen-address", "0")
-	} else {
-		args = append(args, "--metrics-bind-address", "0")
+// volcanoControllers is the role that stands for Volcano's controllers.
+const volcanoControllers = "vc-controller-manager"
+
+// muster starts one role of Muster, or all of them, with further flags. With a port it serves profiles there.
+func (b *bench) muster(l *lab.Lab, role string, profiler int, more ...string) (*child, error) {
+	args := []string{"run", role, "--kubeconfig", l.Kubeconfig(), "--qps", clientQPS, "--burst", clientBurst}
+	switch role {
+	case "all":
+		args = append(args, "--listen-address", "0", "--health-probe-bind-address", "0")
+	case volcanoControllers:
+		args = append(args, "--listen-address", "0", "--healthz-address", "0")
+	default:
+		args = append(args, "--metrics-bind-address", "0", "--health-probe-bind-address", "0")
 	}
+	args = append(args, more...)
 	if profiler > 0 {
 		args = append(args, "--enable-profiler", "--profiler-port", strconv.Itoa(profiler))
 	}

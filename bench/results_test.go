@@ -56,6 +56,7 @@ func TestCases(t *testing.T) {
 	pods := map[string]int{
 		"fill": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "topology": 512, "churn": 4000, "large": 39936, "racks": 5000, "installed": 4000,
 		"groups-small": 3000, "groups-big": 3000, "groups-basic": 3000, "groups-racks": 3000, "groups-preempt": 100, "groups-preempt-ten": 100,
+		"volcano-fill": 4000, "volcano-gang": 500, "vcjobs-10x100": 1000, "vcjobs-20x100": 2000, "vcjobs-500x4": 2000, "vcjobs-made": 8000,
 	}
 	for i := range cases {
 		c := &cases[i]

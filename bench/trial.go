@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	vccrds "github.com/muster-scheduler/muster/api/volcano/crds"
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -39,6 +41,7 @@ type mark struct {
 	at          time.Time
 	revision    int64   // etcd's
 	cpu, labCPU float64 // seconds so far
+	controllers float64 // the same of Volcano's controllers
 }
 
 // trial is one run of a case, with one scheduler, on a fresh lab.
@@ -51,9 +54,11 @@ type trial struct {
 	lab   *lab.Lab
 	o     *observer
 	sched *child
-	stop  context.CancelCauseFunc // of the trial, when the scheduler ends by itself
-	port  int                     // of its profiles; 0: none
-	rss   float64                 // the most that a scheduler which has ended had
+	// controllers are Volcano's, beside the scheduler; nil where its face is off.
+	controllers *child
+	stop        context.CancelCauseFunc // of the trial, when the scheduler ends by itself
+	port        int                     // of its profiles; 0: none
+	rss         float64                 // the most that a scheduler which has ended had
 
 	begin    mark
 	profiled sync.WaitGroup
@@ -77,6 +82,14 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 	o := lab.Options{Dir: dir, Binary: filepath.Join(b.bin, "muster-lab"), CRDs: crdDocuments()}
 	if c.Scenario == "" {
 		o.Fleet = lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "node-", Count: c.Nodes, GPUs: gpusPerNode, Pods: 256, Racks: c.Racks}}}
+	}
+	if c.volcano() {
+		for _, f := range vccrds.All() {
+			o.CRDs = append(o.CRDs, f.YAML)
+		}
+	}
+	if c.Load == "vcjobs" {
+		o.Fleet.Pools[0].GPUs, o.Fleet.Pools[0].CPU, o.Fleet.Pools[0].Memory = 0, "32", "128Gi"
 	}
 	if c.Load == "groups" {
 		o.Fleet.Pools[0].GPUs, o.Fleet.Pools[0].CPU, o.Fleet.Pools[0].Memory, o.Fleet.Pools[0].Pods = 0, "4", "32Gi", 110
@@ -108,17 +121,23 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 	}
 	defer t.o.stop()
 	defer func() {
-		if t.sched != nil {
-			t.sched.end()
+		for _, c := range []*child{t.sched, t.controllers} {
+			if c != nil {
+				c.end()
+			}
 		}
 	}()
-	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks, "groups": t.groups}
+	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks, "groups": t.groups, "vcjobs": t.vcjobs}
 	return loads[c.Load](ctx)
 }
 
 // prepare makes the namespaces, and waits until pods can be made in them, and the objects that Muster's installations have.
 func (t *trial) prepare(ctx context.Context) error {
-	for _, name := range []string{space, others} {
+	names := []string{space, others}
+	if t.c.volcano() {
+		names = append(names, vckeys.Namespace)
+	}
+	for _, name := range names {
 		if err := namespace(ctx, t.lab, name); err != nil {
 			return err
 		}
@@ -144,7 +163,14 @@ func (t *trial) start() (err error) {
 				return err
 			}
 		}
-		t.sched, err = t.b.muster(t.lab, "all", t.port)
+		if t.c.volcano() {
+			if t.controllers, err = t.b.muster(t.lab, volcanoControllers, 0); err != nil {
+				return err
+			}
+			t.sched, err = t.b.muster(t.lab, "all", t.port, "--volcano-scheduler-name", vckeys.SchedulerName)
+		} else {
+			t.sched, err = t.b.muster(t.lab, "all", t.port)
+		}
 	} else {
 		gates := ""
 		if t.c.Load == "groups" {
@@ -184,6 +210,9 @@ func (t *trial) mark(at time.Time, before int64) {
 	t.begin = mark{at: at, revision: before, labCPU: cpuOf(t.lab.State().PID)}
 	if t.sched != nil {
 		t.begin.cpu = cpuOf(t.sched.pid())
+	}
+	if t.controllers != nil {
+		t.begin.controllers = cpuOf(t.controllers.pid())
 	}
 	if t.b.profile != "" {
 		t.profile()
@@ -244,6 +273,10 @@ func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
 	out["lab_cpu_s"] = cpuOf(t.lab.State().PID) - t.begin.labCPU
 	out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
 	out["rss_mib"] = max(t.rss, memoryOf(t.sched.pid(), "VmHWM"))
+	if t.controllers != nil {
+		out["cpu_s"] += cpuOf(t.controllers.pid()) - t.begin.controllers
+		out["rss_mib"] += memoryOf(t.controllers.pid(), "VmHWM")
+	}
 	if t.b.profile != "" {
 		return out, t.endProfile(ctx)
 	}
