@@ -174,7 +174,6 @@ func upstreamFields() []field {
 		on(kind+"spec.priorityClassName", func(g *group) { g.Spec.PriorityClassName = "" }),
 		on(kind+"spec.priority", func(g *group) { g.Spec.Priority = nil }),
 		on(kind+"spec.preemptionPolicy", func(g *group) { g.Spec.PreemptionPolicy = nil }),
-		on(kind+"spec.resourceClaims", func(g *group) { g.Spec.ResourceClaims = nil }),
 		on(kind+"spec.parentCompositePodGroupName", func(g *group) { g.Spec.ParentCompositePodGroupName = nil }),
 		on(composite+"spec.parentCompositePodGroupName", func(c *tree) { c.Spec.ParentCompositePodGroupName = nil }),
 		on(composite+"spec.schedulingPolicy.gang.minGroupCount", func(c *tree) {
