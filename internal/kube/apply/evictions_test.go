@@ -208,6 +208,38 @@ func (a *arena) expect(o Outcome, evicted, problem string, calls ...string) {
 // one is a worker that evicts one after the other.
 var one = EvictionOptions{Lanes: 1}
 
+// TestLanes: of a bundle a sixteenth goes at once, at least four, and at most half of what may be under way.
+func TestLanes(t *testing.T) {
+	t.Parallel()
+	for victims, want := range map[int]int{3: 3, 16: 4, 80: 5, 160: 10, 1000: 48} {
+		t.Run(fmt.Sprint(victims), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				names := make([]string, victims)
+				for i := range names {
+					names[i] = fmt.Sprintf("v%03d", i)
+				}
+				a := newArena(t, names...)
+				var mu sync.Mutex
+				now, most := 0, 0
+				a.before = func(string, string, client.Client) {
+					mu.Lock()
+					now++
+					most = max(most, now)
+					mu.Unlock()
+					time.Sleep(100 * time.Millisecond) // of the bubble's time
+					mu.Lock()
+					now--
+					mu.Unlock()
+				}
+				if out := a.run(EvictionOptions{}, a.plan(nil, names...)); out.Err != nil || len(out.Evicted) != victims || most != want {
+					t.Errorf("%d were evicted, %d at once, want %d: %v", len(out.Evicted), most, want, out.Err)
+				}
+			})
+		})
+	}
+}
+
 func TestEvictions(t *testing.T) {
 	t.Parallel()
 	a := newArena(t, "v1", "v2", "v3")
