@@ -91,9 +91,9 @@ prove-tenants: build ## Tenants that write whatever Muster reads, 20 writes a se
 	TENANT_FUZZ=$(or $(TENANT_FUZZ),60m) MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
 	  $(GO) test -count=1 -tags lab -run '^TestTenantFuzz$$' -v -timeout 24h -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
-prove-volcano: build ## Specs of Volcano's own suites, by their names, with Muster in Volcano's place (a quarter of an hour); prints a table of them and writes the figures of docs/operations/volcano-specs.md (ONLY=reclaim,GP- for those whose suite and name contain a part, nothing written)
+prove-volcano: build ## Specs of Volcano's own suites, by their names, with Muster in Volcano's place, and its example files, as they are (twenty minutes); prints a table of the specs and writes the figures of docs/operations/volcano-specs.md (ONLY=reclaim,GP- for those whose suite and name contain a part, nothing written; ONLY=examples)
 	MUSTER_VOLCANO_SPECS=$(if $(ONLY),1,$(CURDIR)/docs/operations/volcano-specs.md) MUSTER_VOLCANO_ONLY='$(ONLY)' MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
-	  $(GO) test -count=1 -tags lab -run '^TestVolcanoSpecs$$' -v -timeout 60m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
+	  $(GO) test -count=1 -tags lab -run '^TestVolcano(Specs|Examples)$$' -v -timeout 60m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
 test-oracle: ## The victim search against brute force on 60,000 small clusters, and its properties on thousands (some minutes); prints the figures
 	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology

@@ -31,6 +31,8 @@
 //   - TestWorkloadKinds: an object of every kind of workload becomes the gang that docs/concepts/workloads.md says, and runs.
 //   - TestTenantFuzz: tenants with the ClusterRole edit, and with every right in their namespaces, write at random whatever
 //     Muster reads, beside honest ones; S1 to S6, S8, and charges that equal the truth on the nodes (package tenants).
+//   - TestVolcanoExamples: Volcano's example files, applied as they are with all faces, run, are denied, or are what no API
+//     server takes any more (`make prove-volcano ONLY=examples`).
 //
 // The tests run the binary that the environment variable MUSTER_BINARY names, or build it.
 package e2e

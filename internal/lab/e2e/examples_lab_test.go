@@ -168,17 +168,8 @@ func (w *fixture) deploy(t *testing.T, path string) []*unstructured.Unstructured
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []*unstructured.Unstructured
-	for r := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := r.Decode(&o.Object); errors.Is(err, io.EOF) {
-			return out
-		} else if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if len(o.Object) == 0 {
-			continue
-		}
+	out := manifestsOf(t, path, text)
+	for _, o := range out {
 		if namespaced, err := w.client.IsObjectNamespaced(o); err != nil {
 			t.Fatalf("%s: %s %s: %v", path, o.GetKind(), o.GetName(), err)
 		} else if namespaced && o.GetNamespace() == "" {
@@ -187,7 +178,23 @@ func (w *fixture) deploy(t *testing.T, path string) []*unstructured.Unstructured
 		if err := w.client.Create(t.Context(), o); err != nil {
 			t.Fatalf("%s: %s %s: %v", path, o.GetKind(), o.GetName(), err)
 		}
-		out = append(out, o)
+	}
+	return out
+}
+
+// manifestsOf are the objects of a text, as it is; name is for messages.
+func manifestsOf(t *testing.T, name string, text []byte) (out []*unstructured.Unstructured) {
+	t.Helper()
+	for r := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := r.Decode(&o.Object); errors.Is(err, io.EOF) {
+			return out
+		} else if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(o.Object) > 0 {
+			out = append(out, o)
+		}
 	}
 }
 
