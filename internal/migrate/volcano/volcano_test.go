@@ -283,7 +283,9 @@ func TestBounded(t *testing.T) {
 		flags += fmt.Sprintf(" --strange-%02d=1", i)
 	}
 	_, got := judge(t, text+program("vc-scheduler", flags, ""))
-	if len(got) != 2 || !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "differs kept-pods Pod ns/p-000, ns/p-001, ns/p-002 and 497 more: ") }) ||
+	if len(got) != 2 || !slices.ContainsFunc(got, func(s string) bool {
+		return strings.HasPrefix(s, "differs kept-pods Pod ns/p-000, ns/p-001, ns/p-002 and 497 more: ")
+	}) ||
 		!slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "; and 32 more. Why: ") }) {
 		t.Errorf("%d:\n%s", len(got), strings.Join(got, "\n"))
 	}
