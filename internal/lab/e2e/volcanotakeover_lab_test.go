@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -154,6 +156,11 @@ func TestVolcanoTakeover(t *testing.T) {
 		t.Fatalf("%d pods are recorded", len(was))
 	}
 
+	// The check tells beforehand whom the change concerns: who was admitted and has not started.
+	if out, _ := b.migrateCheck(t); !strings.Contains(out, "PodGroup load/train-03a48089-2e52-423f-8926-7b6c3fbc1e6a") || !strings.Contains(out, "[voted-anew]") || strings.Contains(out, "may not read") {
+		t.Errorf("the check says\n%s", out)
+	}
+
 	b.controllers = newProcess(t, install.VolcanoControllers, b.as(t, install.VolcanoControllers), "--leader-elect")
 	b.controllers.start()
 	file := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
@@ -162,7 +169,6 @@ func TestVolcanoTakeover(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := b.schedule(t, func(*volcanoFixture) []string { return []string{"--volcano-scheduler-conf=" + file} })
-	b.controllers.awaitReady(t)
 
 	// A Job that is new runs: controllers and scheduler are at work, and have taken everything in.
 	b.create(t, &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "load", Name: "fresh"}, Spec: vcbatch.JobSpec{
@@ -188,6 +194,12 @@ func TestVolcanoTakeover(t *testing.T) {
 	b.must(t, takeoverGuard, b.phase("load", "wait", vcbatch.Running, 5, 0))
 	b.must(t, takeoverGuard, b.phase("load", "train", vcbatch.Pending, 0, 0))
 	b.must(t, takeoverGuard, b.phase("load", "aborted", vcbatch.Aborted, 0, 0))
+	b.must(t, takeoverGuard, func() string { // whoever leads stands in the way of another
+		if out, refused := b.migrateCheck(t); !refused || !strings.Contains(out, "Lease volcano-system/vc-controller-manager: ") {
+			return "the check says\n" + out
+		}
+		return ""
+	})
 	b.unmoved(t, was)
 	for job, pods := range map[string]int{"wait": 5, "plain": 2, "train": 4, "toobig": 0, "aborted": 0, "fresh": 2} { // order: each by itself
 		if made, left := seen.of(job); made != pods || left != 0 {
@@ -229,6 +241,17 @@ func TestVolcanoTakeover(t *testing.T) {
 // retriesLeft are the retries that the recorded Jobs, and the new one, had counted when Volcano left.
 func retriesLeft() map[string]int32 {
 	return map[string]int32{"train": 1, "wait": 0, "toobig": 0, "aborted": 0, "fresh": 0}
+}
+
+// migrateCheck runs the check, and returns what it says, and whether something stands in the way.
+func (b *volcanoFixture) migrateCheck(t *testing.T) (out string, refused bool) {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), os.Getenv(binaryEnv), "migrate", "check", "--from", "volcano", "--kubeconfig", b.lab.Kubeconfig()).CombinedOutput()
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	return string(text), err != nil
 }
 
 // unmoved checks that pods are there as they were: none is gone or goes, none that had a node is elsewhere, none that ran does not, and nobody disrupted any.

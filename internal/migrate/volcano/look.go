@@ -67,6 +67,7 @@ func Look(ctx context.Context, reader client.Reader) (*Objects, error) {
 		{"Commands", true, &bus.CommandList{}},
 		{"CronJobs", true, &batch.CronJobList{}},
 		{"JobFlows", true, &flow.JobFlowList{}},
+		{"JobTemplates", true, &flow.JobTemplateList{}},
 		{"HyperNodes", true, &topology.HyperNodeList{}},
 		{"NodeShards", true, &shard.NodeShardList{}},
 		{"ColocationConfigurations", true, &config.ColocationConfigurationList{}},

@@ -31,6 +31,7 @@ type Objects struct {
 	Jobs       []batch.Job
 	CronJobs   []batch.CronJob
 	Flows      []flow.JobFlow
+	Templates  []flow.JobTemplate
 	HyperNodes []topology.HyperNode
 	Shards     []shard.NodeShard
 	Commands   []bus.Command
@@ -107,6 +108,8 @@ func (o *Objects) Add(object client.Object) {
 		o.CronJobs = append(o.CronJobs, *x)
 	case *flow.JobFlow:
 		o.Flows = append(o.Flows, *x)
+	case *flow.JobTemplate:
+		o.Templates = append(o.Templates, *x)
 	case *topology.HyperNode:
 		o.HyperNodes = append(o.HyperNodes, *x)
 	case *shard.NodeShard:
@@ -192,23 +195,20 @@ func (o *Objects) webhook(kind, name string, to *admissionregistrationv1.Service
 	o.Webhooks = append(o.Webhooks, Webhook{Kind: kind, Name: name, Closed: closed})
 }
 
-// flag returns what a program is given a flag with; there says that it is given.
-func (p *Program) flag(name string) (value string, there bool) {
+// values are what a program is given a flag with, once for each time; "" for a flag without a value.
+func (p *Program) values(name string) (out []string) {
 	for i, word := range p.Words {
 		word, dashed := strings.CutPrefix(word, "-")
-		word = strings.TrimPrefix(word, "-")
-		key, said, equals := strings.Cut(word, "=")
-		switch {
-		case !dashed || key != name:
-		case equals:
-			return said, true
-		case i+1 < len(p.Words) && !strings.HasPrefix(p.Words[i+1], "-"):
-			return p.Words[i+1], true
-		default:
-			return "", true
+		key, said, equals := strings.Cut(strings.TrimPrefix(word, "-"), "=")
+		if !dashed || key != name {
+			continue
 		}
+		if !equals && i+1 < len(p.Words) && !strings.HasPrefix(p.Words[i+1], "-") {
+			said = p.Words[i+1]
+		}
+		out = append(out, said)
 	}
-	return "", false
+	return out
 }
 
 // namespaces are those in which Volcano lies.
@@ -227,8 +227,10 @@ func (o *Objects) schedulers() map[string]bool {
 		if o.Programs[i].What != programScheduler {
 			continue
 		}
-		if names, _ := o.Programs[i].flag("scheduler-name"); names != "" {
-			all[names] = true
+		for _, name := range o.Programs[i].values("scheduler-name") {
+			if name != "" {
+				all[name] = true
+			}
 		}
 	}
 	return all

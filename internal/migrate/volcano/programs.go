@@ -67,9 +67,12 @@ func (o *Objects) files(each func(about, text string)) {
 		if p.What != programScheduler {
 			continue
 		}
-		where, _ := p.flag("scheduler-conf")
+		key := ""
+		for _, where := range p.values("scheduler-conf") {
+			key = path.Base(where)
+		}
 		for _, m := range p.Maps {
-			named[p.Namespace+"/"+m] = path.Base(where)
+			named[p.Namespace+"/"+m] = key
 		}
 	}
 	for i := range o.ConfigMaps {
@@ -137,7 +140,7 @@ func schedulerFlags(o *Objects, f *found) {
 func (o *Objects) flagged(what string, names []string, f *found) {
 	for i := range o.Programs {
 		p := &o.Programs[i]
-		if p.What == what && slices.ContainsFunc(names, func(name string) bool { _, there := p.flag(name); return there }) {
+		if p.What == what && slices.ContainsFunc(names, func(name string) bool { return p.values(name) != nil }) {
 			f.add("", p.Kind, p.Namespace, p.Name)
 		}
 	}

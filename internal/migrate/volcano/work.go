@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
-	config "github.com/muster-scheduler/muster/api/volcano/config/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
+	config "github.com/muster-scheduler/muster/api/volcano/config/v1alpha1"
 	flow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
@@ -41,11 +41,7 @@ func ofWork() []difference {
 				return !slices.ContainsFunc(g.Spec.SubGroupPolicy, func(s scheduling.SubGroupPolicySpec) bool { return s.Name == task })
 			})
 		})},
-		{row: "revocable-zones", next: "set the annotation on the pods", find: groups(func(o *Objects, g *scheduling.PodGroup) bool {
-			return g.Annotations[keys.RevocableZone] != "" && !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool {
-				return p.Namespace == g.Namespace && p.Annotations[keys.GroupName] == g.Name && p.Annotations[keys.RevocableZone] != ""
-			})
-		})},
+		{row: "revocable-zones", next: "set the annotation on the pods", find: deafZones},
 		{row: "kept-pods", find: pods(func(p *corev1.Pod) bool {
 			return p.Annotations[keys.Preemptable] == "false" || p.Labels[keys.Preemptable] == "false"
 		})},
@@ -53,10 +49,7 @@ func ofWork() []difference {
 			return slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == keys.QueueAllocationGate })
 		})},
 		{row: "fit-annotations", find: pods(func(p *corev1.Pod) bool { return p.Annotations[fitType] != "" || p.Annotations[fitWeight] != "" })},
-		{row: "numa", find: pods(func(p *corev1.Pod) bool {
-			policy := p.Annotations[keys.NumaTopologyPolicy]
-			return policy != "" && policy != string(batch.NumaPolicyNone)
-		})},
+		{row: "numa", find: numaPolicies},
 		{row: "devices", next: "whole devices, or parts of them as Muster gives them out: docs/concepts/gpu-sharing.md", find: pods(asksForDevices)},
 		{row: "agent-scheduler", next: "keep vc-agent-scheduler for them, apart by NodeShards; or schedulerName volcano", find: func(o *Objects, f *found) {
 			for i := range o.Pods {
@@ -143,7 +136,7 @@ func pods(is func(*corev1.Pod) bool) func(*Objects, *found) {
 	}
 }
 
-// jobs are Jobs, and what CronJobs make of their templates.
+// jobs are Jobs, and what CronJobs and flows make them of.
 func jobs(is func(*batch.JobSpec) bool) func(*Objects, *found) {
 	return func(o *Objects, f *found) {
 		for i := range o.Jobs {
@@ -156,7 +149,35 @@ func jobs(is func(*batch.JobSpec) bool) func(*Objects, *found) {
 				f.add("", "CronJob", c.Namespace, c.Name)
 			}
 		}
+		for i := range o.Templates {
+			if x := &o.Templates[i]; is(&x.Spec) {
+				f.add("", "JobTemplate", x.Namespace, x.Name)
+			}
+		}
 	}
+}
+
+// deafZones finds PodGroups that say that they are revocable while none of their pods does.
+func deafZones(o *Objects, f *found) {
+	said := map[types.NamespacedName]bool{}
+	for i := range o.Pods {
+		if p := &o.Pods[i]; p.Annotations[keys.RevocableZone] != "" {
+			said[types.NamespacedName{Namespace: p.Namespace, Name: p.Annotations[keys.GroupName]}] = true
+		}
+	}
+	for i := range o.Groups {
+		if g := &o.Groups[i]; g.Annotations[keys.RevocableZone] != "" && !said[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}] {
+			f.add("", "PodGroup", g.Namespace, g.Name)
+		}
+	}
+}
+
+func numaPolicies(o *Objects, f *found) {
+	is := func(policy batch.NumaPolicy) bool { return policy != "" && policy != batch.NumaPolicyNone }
+	jobs(func(s *batch.JobSpec) bool {
+		return slices.ContainsFunc(s.Tasks, func(t batch.TaskSpec) bool { return is(t.TopologyPolicy) })
+	})(o, f)
+	pods(func(p *corev1.Pod) bool { return is(batch.NumaPolicy(p.Annotations[keys.NumaTopologyPolicy])) })(o, f)
 }
 
 // policies are those of a Job and its tasks.
