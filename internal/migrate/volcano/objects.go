@@ -145,7 +145,7 @@ func (o *Objects) program(spec *corev1.PodSpec, p Program) {
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
 		words := append(strings.Fields(strings.Join(c.Command, " ")), strings.Fields(strings.Join(c.Args, " "))...)
-		if base(c.Image) == "muster" || len(c.Args) > 0 && c.Args[0] == "run" {
+		if base(c.Image) == "muster" || len(c.Args) > 0 && c.Args[0] == "run" || len(words) > 0 && base(words[0]) == "muster" {
 			continue
 		}
 		what := known[base(c.Image)]

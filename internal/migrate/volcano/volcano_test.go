@@ -248,7 +248,7 @@ func TestInTheWay(t *testing.T) {
 		{"an image of another name", runs("batch", "mine", "r/mirror@sha256:00", "command: [/bin/sh, -c, './vc-controller-manager --v=2']", 1), []string{"stop  Deployment batch/mine: Volcano's vc-controller-manager runs"}},
 		{"by its place", runs("volcano-system", "volcano-controllers", "r/mirror/a", "args: [a]", 0), []string{"see  Deployment volcano-system/volcano-controllers: Volcano's vc-controller-manager is to run"}},
 		{"of that name elsewhere", runs("shop", "volcano-controllers", "r/mirror/a", "args: [a]", 1), nil},
-		{"Muster's", runs("kai-scheduler", "muster-vc-controller-manager", "r/muster:v1", "args: [run, vc-controller-manager]", 1) + runs("volcano-system", "volcano-scheduler", "r/x", "args: [run, scheduler]", 1), nil},
+		{"Muster's", runs("kai-scheduler", "muster-vc-controller-manager", "r/muster:v1", "args: [run, vc-controller-manager]", 1) + runs("volcano-system", "volcano-scheduler", "r/x", "args: [run, scheduler]", 1) + runs("a", "b", "r/x", "command: [/bin/muster, run, vc-controller-manager]", 1), nil},
 		{"its webhook's program", runs("volcano-system", "volcano-admission", "r/vc-webhook-manager", "args: [a]", 1) + hook, []string{"see  Deployment volcano-system/volcano-admission: Volcano's vc-webhook-manager is to run"}},
 		{"its webhook", hook, []string{"stop  ValidatingWebhookConfiguration volcano-admission-service-jobs-validate: it is Volcano's, and none"}},
 		{"a pod of its own", "\n---\n{apiVersion: v1, kind: Pod, metadata: {namespace: kube-system, name: s}, spec: {containers: [{name: c, image: r/vc-scheduler}]}, status: {phase: Running}}", []string{"stop  Pod kube-system/s: Volcano's vc-scheduler runs"}},
