@@ -113,6 +113,8 @@ var volcanoFile []byte
 type VolcanoRow struct {
 	// What says what Muster does and what Volcano does, Why gives the reason.
 	What string `json:"what"`
+	// Told is the key under which a check of a cluster finds it; "" where it cannot be seen from objects.
+	Told string `json:"told,omitempty"`
 	Why  string `json:"why"`
 	// Shown names Go tests that show it.
 	Shown []string `json:"shown,omitempty"`

@@ -14,19 +14,21 @@ import (
 
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	apivolcano "github.com/muster-scheduler/muster/api/volcano"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/migrate"
 	"github.com/muster-scheduler/muster/internal/migrate/kueue"
+	"github.com/muster-scheduler/muster/internal/migrate/volcano"
 )
 
 // errNotNow ends a check that found something in the way.
 var errNotNow = errors.New("do not start Muster yet")
 
-// NewMigrate returns `muster migrate`: the way from KAI or Kueue to Muster.
+// NewMigrate returns `muster migrate`: the way from KAI, Kueue or Volcano to Muster.
 func NewMigrate(d Deps) *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Change over from KAI or Kueue: what stands in the way, and what will differ", Args: cobra.NoArgs,
+		Use: "migrate", Short: "Change over from KAI, Kueue or Volcano: what stands in the way, and what will differ", Args: cobra.NoArgs,
 		RunE: app.NeedsCommand,
 	}
 	c.AddCommand(newMigrateCheck(d), newMigrateQueues(d), newMigrateValues())
@@ -44,23 +46,28 @@ func newMigrateCheck(d Deps) *cobra.Command {
 			"queues, and tells beforehand what will differ for the objects that this cluster has. It reads, and changes nothing.\n" +
 			"With --from kueue it looks at Kueue instead, which may run beside Muster: at its controller and webhooks, at what it holds, and at what\n" +
 			"gets lost of its queues and the kinds of workloads that it manages.\n" +
+			"With --from volcano it looks at Volcano, whose scheduler and controllers must not run beside Muster's face of it, and tells each difference of\n" +
+			"the ledger of Volcano that this cluster's objects, its scheduler file and its programs' flags are concerned by.\n" +
 			"It ends with an error (exit status 1) while something stands in the way.",
-		Example: "  muster migrate check\n  muster migrate check -o json\n  muster migrate check --from kueue",
+		Example: "  muster migrate check\n  muster migrate check -o json\n  muster migrate check --from kueue\n  muster migrate check --from volcano",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := form.Check(output); err != nil {
 				return err
 			}
-			if from != fromKAI && from != fromKueue {
-				return fmt.Errorf("--from is %q; it must be %s or %s", from, fromKAI, fromKueue)
+			if from != fromKAI && from != fromKueue && from != fromVolcano {
+				return fmt.Errorf("--from is %q; it must be %s, %s or %s", from, fromKAI, fromKueue, fromVolcano)
 			}
 			reader, host, err := migrationReader(o)
 			if err != nil {
 				return err
 			}
 			var report *migrate.Report
-			if from == fromKueue {
+			switch from {
+			case fromKueue:
 				report, err = kueue.Check(c.Context(), reader, options)
-			} else {
+			case fromVolcano:
+				report, err = volcano.Check(c.Context(), reader, time.Now())
+			default:
 				report, err = migrate.Check(c.Context(), reader, time.Now())
 			}
 			if err != nil {
@@ -77,15 +84,16 @@ func newMigrateCheck(d Deps) *cobra.Command {
 	}
 	fs := c.Flags()
 	migrationFlags(fs, &o, &options)
-	fs.StringVar(&from, "from", fromKAI, "what the cluster has now: kai or kueue")
+	fs.StringVar(&from, "from", fromKAI, "what the cluster has now: kai, kueue or volcano")
 	fs.StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	return c
 }
 
 // What a cluster may come from.
 const (
-	fromKAI   = "kai"
-	fromKueue = "kueue"
+	fromKAI     = "kai"
+	fromKueue   = "kueue"
+	fromVolcano = "volcano"
 )
 
 // migrationFlags are those of all commands that look at a cluster.
@@ -101,17 +109,26 @@ func migrationReader(o app.ClientOptions) (reader client.Reader, host string, er
 	if err != nil {
 		return nil, "", err
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, "", fmt.Errorf("build the scheme: %w", err)
-		}
+	scheme, err := migrationScheme()
+	if err != nil {
+		return nil, "", err
 	}
 	reader, err = client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, "", advise(err, config.Host)
 	}
 	return reader, config.Host, nil
+}
+
+// migrationScheme has the kinds that are looked at.
+func migrationScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, apivolcano.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	return scheme, nil
 }
 
 // drawMigration draws a report, a section for each level.
@@ -140,7 +157,11 @@ func drawMigration(r *migrate.Report) string {
 				b.WriteString(section.title + "\n")
 				open = true
 			}
-			wrapped("  ", "    ", f.About+": "+f.Text)
+			text := f.About + ": " + f.Text
+			if f.Row != "" {
+				text += " [" + f.Row + "]"
+			}
+			wrapped("  ", "    ", text)
 			if f.Next != "" {
 				wrapped("    next: ", "      ", f.Next)
 			}

@@ -44,6 +44,8 @@ type Finding struct {
 	Text  string `json:"text"`
 	// Next is what to do; "" for nothing.
 	Next string `json:"next,omitempty"`
+	// Row is the key of the ledger's row that it is of; "" for none.
+	Row string `json:"row,omitempty"`
 }
 
 // Report is what a check found, the most important first.

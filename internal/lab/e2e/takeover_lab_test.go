@@ -31,18 +31,24 @@ import (
 // kaiFolder is the folder of KAI's record, "" if it is not beside this checkout.
 func kaiFolder(t *testing.T, name string) string {
 	t.Helper()
+	return compatFolder(t, "kai", name)
+}
+
+// compatFolder is a folder of somebody's record, "" if it is not beside this checkout.
+func compatFolder(t *testing.T, of, name string) string {
+	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 6 {
-		folder := filepath.Join(dir, "shared", "compat", "kai", name)
+		folder := filepath.Join(dir, "shared", "compat", of, name)
 		if _, err := os.Stat(folder); err == nil {
 			return folder
 		}
 		dir = filepath.Dir(dir)
 	}
-	t.Logf("KAI's %s is not beside this checkout: nothing to do", name)
+	t.Logf("%s's %s is not beside this checkout: nothing to do", of, name)
 	return ""
 }
 

@@ -91,8 +91,8 @@ func newFacesFixture(t *testing.T, before func(*volcanoFixture) []string) *volca
 	return b
 }
 
-// schedule starts what newFacesFixture adds to a lab in which Volcano's controllers run.
-func (b *volcanoFixture) schedule(t *testing.T, before func(*volcanoFixture) []string) {
+// schedule starts what newFacesFixture adds to a lab in which Volcano's controllers run, and returns it.
+func (b *volcanoFixture) schedule(t *testing.T, before func(*volcanoFixture) []string) []*process {
 	t.Helper()
 	kubeconfig := b.as(t, install.Scheduler)
 	added := metav1.ObjectMeta{Name: install.Name(install.VolcanoScheduler)}
@@ -105,13 +105,15 @@ func (b *volcanoFixture) schedule(t *testing.T, before func(*volcanoFixture) []s
 	if before != nil {
 		flags = append(flags, before(b)...)
 	}
-	for _, p := range []*process{
+	all := []*process{
 		newProcess(t, install.Scheduler, kubeconfig, flags...),
 		newProcess(t, install.Binder, b.lab.Kubeconfig()), newProcess(t, install.PodGrouper, b.lab.Kubeconfig()),
-	} {
+	}
+	for _, p := range all {
 		p.start()
 		p.awaitReady(t)
 	}
+	return all
 }
 
 // TestVolcanoJobsRun: with Volcano's face switched on, the Jobs of Volcano's examples run as they are written, beside each other and beside KAI's work, to Job and
