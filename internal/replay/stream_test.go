@@ -161,13 +161,16 @@ func TestSlowReader(t *testing.T) {
 				t.Fatalf("one that is late gets a %s", kind)
 			}
 		}
-		for range 200 {
+		for i := range 200 {
 			decide()
+			if i == 0 {
+				synctest.Wait() // the slow one's write of its next cycle blocks, before it is late
+			}
 			if kind, _ := quick.take(); kind != replay.Change {
 				t.Fatalf("a quick one gets a %s", kind)
 			}
 		}
-		synctest.Wait() // the slow one's write of its next cycle blocks
+		synctest.Wait()
 		if kind, _ := slow.take(); kind != replay.Change {
 			t.Fatalf("what was under way is a %s", kind)
 		}
