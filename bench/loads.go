@@ -16,6 +16,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -272,11 +273,21 @@ func (t *trial) groups(ctx context.Context) (map[string]float64, error) {
 			return nil, fmt.Errorf("make PriorityClass %s: %w", name, err)
 		}
 	}
-	if err := t.crowd(ctx); err != nil {
+	err := await(ctx, "the API server takes pods of the PriorityClasses", func() (string, error) {
+		_, err := api.CoreV1().Pods(space).Create(ctx, t.small("try", "try", "bench-high", "100m"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if apierrors.IsForbidden(err) {
+			return err.Error(), nil
+		}
+		return "", err
+	})
+	if err == nil {
+		err = t.crowd(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	groupName := func(i int) string { return fmt.Sprintf("gang-%05d", i) }
-	err := each(ctx, c.Size, func(i int) error {
+	err = each(ctx, c.Size, func(i int) error {
 		g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: groupName(i), Namespace: space, Labels: labels(groupName(i))}}
 		g.Spec.PriorityClassName = "bench-high"
 		if c.Basic {
