@@ -95,8 +95,8 @@ func newFacesCity(t *testing.T, nodes, rarely int) *facesCity {
 	}
 	gpus := nodes * facesGPUs
 	c.do(fmt.Sprintf("queue research quota=%d\nqueue research/deep quota=%d\nqueue research/wide quota=%d weight=2\nqueue product quota=0 limit=%d", gpus/4, gpus/8, gpus/8, gpus/4))
-	for name, spec := range map[string]string{"default": "{}", "steady": "{weight: 3}", "small": fmt.Sprintf("{weight: 1, capability: {nvidia.com/gpu: %d}}", gpus/5)} {
-		if err := c.in.manifests("{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: " + name + "}, spec: " + spec + "}"); err != nil {
+	for _, queue := range [][2]string{{"default", "{}"}, {"steady", "{weight: 3}"}, {"small", fmt.Sprintf("{weight: 1, capability: {nvidia.com/gpu: %d}}", gpus/5)}} { // in an order: who is older counts
+		if err := c.in.manifests("{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: " + queue[0] + "}, spec: " + queue[1] + "}"); err != nil {
 			t.Fatal(err)
 		}
 	}
