@@ -96,7 +96,9 @@ func (s *server) serve(ops context.Context, l *net.UnixListener) error {
 
 func (s *server) refuse(c *net.UnixConn, err error) {
 	defer func() { _ = c.Close() }()
-	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	// A new connection's buffer is empty, and its size is this side's: the write never waits. The deadline is for what is not foreseen, and so long because it goes by the
+	// clock: on a busy machine a process may stand still between these lines, and whoever was not told sees a connection that breaks.
+	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	_ = wire.Write(c, response{Error: toWire(err)}, nil)
 }
 
