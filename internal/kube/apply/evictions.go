@@ -49,9 +49,10 @@ type EvictionOptions struct {
 	// MaxGrace bounds the grace period of a pod that is evicted, in whole seconds: a pod says itself how long it may go on after
 	// it was told to end, and might say a year. 0 leaves every pod its own.
 	MaxGrace time.Duration
-	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 24 and 4. Who is evicted beside an
-	// eviction that fails has gone for nothing: so the lanes are few, or a sixteenth of the bundle's evictions, and of one bundle half of all there are at most. Bundles are
-	// many, because a busy API server answers late.
+	// Workers is how many evictions are under way at once, Lanes how many of one bundle; 0 means 96 and 8. They are many, because a busy API server answers late. Who is
+	// evicted beside an eviction that fails has gone for nothing: so a bundle begins with half its lanes, and one more comes with each eviction that went well. One of more
+	// than 16 times its lanes has a sixteenth of its evictions under way, and half of all there are at most. Bundles begin in the order in which they came, once there are
+	// workers for all their lanes: the first is soon done with, and what it is for starts.
 	Workers, Lanes int
 	// Fates is what becomes of bundles, shared with Binds; nil for one of its own.
 	Fates *Fates
@@ -83,7 +84,9 @@ type Evictions struct {
 	work     *Queue[*lane]
 	room     chan struct{}
 	mu       sync.Mutex
-	outcomes []Outcome // bounded by the bundles in flight and the time between two looks of the loop
+	outcomes []Outcome   // bounded by the bundles in flight and the time between two looks of the loop
+	waiting  []*clearing // that may begin, in the order in which they came
+	free     int         // workers that no bundle has, or may come to have
 	settled  chan struct{}
 	open     atomic.Int64
 }
@@ -96,8 +99,10 @@ type clearing struct {
 	deadline time.Time    // when the decision does not stand any more
 	victims  []int        // indices of the intents that evict
 	lanes    atomic.Int32 // that are at it
+	most     int          // lanes that it may come to have
 
 	mu      sync.Mutex
+	begun   int // lanes
 	next    int // of victims
 	looked  time.Time
 	evicted map[string]bool
@@ -135,14 +140,14 @@ func NewEvictions(pool *Pool, kit *write.Kit, cache client.Reader, o EvictionOpt
 		o.Fates = &Fates{}
 	}
 	if o.Workers <= 0 {
-		o.Workers = 24
+		o.Workers = 96
 	}
 	if o.Lanes <= 0 {
-		o.Lanes = 4
+		o.Lanes = 8
 	}
 	kind := evictWork
-	kind.Workers = o.Workers * o.Lanes
-	e := &Evictions{kit: kit, cache: cache, o: o, room: make(chan struct{}, 1), settled: make(chan struct{}, 1)}
+	kind.Workers = o.Workers
+	e := &Evictions{kit: kit, cache: cache, o: o, room: make(chan struct{}, 1), settled: make(chan struct{}, 1), free: o.Workers}
 	e.work = NewQueue(pool, kind, Job[*lane]{About: (*lane).about, Try: e.try, End: e.end})
 	return e
 }
@@ -162,16 +167,43 @@ func (e *Evictions) Submit(p engine.Plan) {
 		}
 		e.open.Add(1)
 		e.o.Fates.begin(c.bundle.ID)
-		many := min(len(c.victims)/16, e.o.Workers*e.o.Lanes/2)
-		lanes := make([]*lane, min(max(e.o.Lanes, many), len(c.victims)))
-		for j := range lanes {
-			lanes[j] = &lane{c, c.take()}
-		}
-		c.lanes.Store(int32(len(lanes)))
-		start := sync.OnceFunc(func() { e.work.Put(0, lanes...) })
+		c.most = min(max(e.o.Lanes, len(c.victims)/16), max(e.o.Workers/2, 1), len(c.victims))
+		start := sync.OnceFunc(func() { e.begin(c) })
 		late := time.AfterFunc(time.Until(deadline), start)
 		e.o.Fates.then(c.bundle.DependsOn, func() { late.Stop(); start() })
 	}
+}
+
+// begin has bundles begin, one after the other, while there are workers for them; c, if it is not nil, is the last of them.
+func (e *Evictions) begin(c *clearing) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c != nil {
+		e.waiting = append(e.waiting, c)
+	}
+	for len(e.waiting) > 0 && e.waiting[0].most <= e.free {
+		c := e.waiting[0]
+		e.waiting[0] = nil
+		e.waiting = e.waiting[1:]
+		e.free -= c.most
+		e.work.Put(0, c.widen(min(max(e.o.Lanes/2, 1), c.most))...)
+	}
+}
+
+// widen gives a bundle up to n lanes more, of those that it may have, while there are victims for them.
+func (c *clearing) widen(n int) (more []*lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ; n > 0 && c.begun < c.most; n-- {
+		at := c.take()
+		if at == nil {
+			break
+		}
+		c.begun++
+		c.lanes.Add(1)
+		more = append(more, &lane{c, at})
+	}
+	return more
 }
 
 // Full says that as many bundles are open as may be, or more.
@@ -210,6 +242,9 @@ func (e *Evictions) try(ctx context.Context, l *lane) error {
 		}
 		l.next(going, err)
 		e.work.items.Forget(l)
+		if going {
+			e.work.Put(0, l.c.widen(1)...)
+		}
 	}
 	return nil
 }
@@ -225,12 +260,18 @@ func (e *Evictions) end(ctx context.Context, l *lane, err error) {
 		return
 	}
 	c := l.c
-	if c.lanes.Add(-1) > 0 {
+	last := c.lanes.Add(-1) == 0
+	e.mu.Lock()
+	e.free++
+	if last {
+		e.free += c.most - c.begun
+		e.outcomes = append(e.outcomes, Outcome{Action: c.action, Bundle: c.bundle, Evicted: c.evicted, Err: c.err})
+	}
+	e.mu.Unlock()
+	e.begin(nil)
+	if !last {
 		return
 	}
-	e.mu.Lock()
-	e.outcomes = append(e.outcomes, Outcome{Action: c.action, Bundle: c.bundle, Evicted: c.evicted, Err: c.err})
-	e.mu.Unlock()
 	e.o.Fates.end(c.bundle.ID, c.err)
 	if e.open.Add(-1) == backlog-1 {
 		signal(e.room)
@@ -248,14 +289,14 @@ func (l *lane) about() any {
 
 // next notes what became of an eviction, and goes on to the next one.
 func (l *lane) next(going bool, err error) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
 	l.c.done(l.at, going, err)
 	l.at = l.c.take()
 }
 
-// take returns the next eviction, nil when there is none or the rest is spared.
+// take returns the next eviction, nil when there is none or the rest is spared; mu is held.
 func (c *clearing) take() *engine.Intent {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for c.next < len(c.victims) {
 		in := &c.bundle.Intents[c.victims[c.next]]
 		c.next++
@@ -266,9 +307,8 @@ func (c *clearing) take() *engine.Intent {
 	return nil
 }
 
+// done notes what became of an eviction; mu is held.
 func (c *clearing) done(in *engine.Intent, going bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if going {
 		c.evicted[in.UID] = true
 		if in.BelowMinimum {

@@ -208,10 +208,10 @@ func (a *arena) expect(o Outcome, evicted, problem string, calls ...string) {
 // one is a worker that evicts one after the other.
 var one = EvictionOptions{Lanes: 1}
 
-// TestLanes: of a bundle a sixteenth goes at once, at least four, and at most half of what may be under way.
+// TestLanes: of a bundle a sixteenth goes at once, at least eight, and at most half of what may be under way.
 func TestLanes(t *testing.T) {
 	t.Parallel()
-	for victims, want := range map[int]int{3: 3, 16: 4, 80: 5, 160: 10, 1000: 48} {
+	for victims, want := range map[int]int{3: 3, 16: 8, 80: 8, 160: 10, 1000: 48} {
 		t.Run(fmt.Sprint(victims), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -238,6 +238,99 @@ func TestLanes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFewBeginABundle: where the first eviction to be answered fails, three have gone beside it, whatever the size of the bundle; and where a later one does, as many as
+// went well before, and four.
+func TestFewBeginABundle(t *testing.T) {
+	t.Parallel()
+	for _, victims := range []int{1, 4, 7, 16, 40} {
+		for fails := range victims {
+			synctest.Test(t, func(t *testing.T) {
+				names := make([]string, victims)
+				for i := range names {
+					names[i] = fmt.Sprintf("v%03d", i)
+				}
+				a := newArena(t, names...)
+				a.before = func(_, pod string, _ client.Client) {
+					if pod != names[fails] { // the one that fails is answered first of those that are asked with it
+						time.Sleep(time.Second)
+					}
+				}
+				a.answer = func(_, pod string, _ int) error {
+					if pod == names[fails] {
+						return blocked("a budget")
+					}
+					return nil
+				}
+				out := a.run(EvictionOptions{}, a.plan(nil, names...))
+				if beside := len(out.Evicted) - fails; out.Err == nil || beside > fails+4 {
+					t.Errorf("of %d, %d went when that of %d failed", victims, len(out.Evicted), fails)
+				}
+			})
+		}
+	}
+}
+
+// TestBundlesInOrder: of many bundles the first is done with first, and each is worked on in its turn.
+func TestBundlesInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const bundles, victims = 40, 16
+		var names []string
+		for i := range bundles * victims {
+			names = append(names, fmt.Sprintf("v%03d", i))
+		}
+		a := newArena(t, names...)
+		var mu sync.Mutex
+		now, most := 0, 0
+		a.before = func(string, string, client.Client) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			now--
+			mu.Unlock()
+		}
+		kit, err := write.New(a.client, "scheduler", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := NewPool(nil)
+		e := NewEvictions(pool, kit, a.client, EvictionOptions{})
+		var p engine.Plan
+		for i := range bundles {
+			p.Bundles = append(p.Bundles, a.plan(func(b *engine.Bundle) { b.ID = fmt.Sprint(i) }, names[i*victims:][:victims]...).Bundles...)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- pool.Run(ctx) }()
+		began := time.Now()
+		e.Submit(p)
+		var ids []string
+		for len(ids) < bundles {
+			<-e.Settled()
+			for _, o := range e.Outcomes() {
+				if o.Err != nil || len(o.Evicted) != victims {
+					t.Errorf("bundle %s: %d evicted: %v", o.Bundle.ID, len(o.Evicted), o.Err)
+				}
+				ids = append(ids, o.Bundle.ID)
+			}
+			if len(ids) < bundles/4 && time.Since(began) > 3*time.Second {
+				t.Errorf("after %v %d bundles are done with", time.Since(began), len(ids))
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		// Of 96 at once, 640 take seven seconds.
+		if took := time.Since(began); most > 96 || took > 12*time.Second {
+			t.Errorf("%v, and up to %d at once", took, most)
+		}
+	})
 }
 
 func TestEvictions(t *testing.T) {
