@@ -95,6 +95,10 @@ prove-volcano: build ## Specs of Volcano's own suites, by their names, with Must
 	MUSTER_VOLCANO_SPECS=$(if $(ONLY),1,$(CURDIR)/docs/operations/volcano-specs.md) MUSTER_VOLCANO_ONLY='$(ONLY)' MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
 	  $(GO) test -count=1 -tags lab -run '^TestVolcano(Specs|Examples)$$' -v -timeout 60m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
+prove-kueue: build bin/kueue ## Kueue's own controller and webhooks, of its release, beside Muster: what it admits starts whole and what it does not holds nothing; then its queues become Muster's, as the page says (needs Kueue's module; minutes to build)
+	MUSTER_KUEUE_BINARY=$(CURDIR)/bin/kueue MUSTER_KUEUE_CONFIG=$$(cd internal/lab/kueue && $(GO) list -m -f '{{.Dir}}' sigs.k8s.io/kueue)/config/components \
+	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^TestKueue$$' -v -timeout 15m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
+
 test-oracle: ## The victim search against brute force on 60,000 small clusters, and its properties on thousands (some minutes); prints the figures
 	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology
 	$(GO) test -count=1 -run 'EvictionsEnd|Disruption|Upheaval' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=3000
@@ -130,6 +134,9 @@ bin/muster-lab: FORCE
 
 bin/realnode: FORCE
 	cd internal/lab/realnode && $(GO) build -o ../../../$@ -ldflags "$(LAB_LDFLAGS)" .
+
+bin/kueue: FORCE
+	cd internal/lab/kueue && CGO_ENABLED=0 $(GO) build -o ../../../$@ -ldflags "-s -w" sigs.k8s.io/kueue/cmd/kueue
 
 bin/helm-install: FORCE
 	cd deploy/chart/e2e && $(GO) build -o ../../../$@ -ldflags -w ./install

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -89,6 +90,9 @@ func (c *checker) deployments() error {
 			continue
 		}
 		c.present = true
+		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 && d.Status.ReadyReplicas == 0 {
+			continue // stopped on purpose; what its webhooks still keep from being made is looked at by itself
+		}
 		c.ready += d.Status.ReadyReplicas
 		about := fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name)
 		stop := fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0, and delete Kueue's webhook configurations", d.Namespace, d.Name)
@@ -203,7 +207,7 @@ func (c *checker) held() error {
 	if err := c.list(&pods, "Pods"); err != nil {
 		return err
 	}
-	suspended, partial, both, gated, grouped := 0, 0, 0, 0, 0
+	suspended, partial, both, bothPods, gated, grouped := 0, 0, 0, 0, 0, 0
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
 		if j.Labels[QueueLabel] == "" || j.Status.CompletionTime != nil {
@@ -224,8 +228,11 @@ func (c *checker) held() error {
 		if slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return strings.HasPrefix(g.Name, gatePrefix) }) {
 			gated++
 		}
-		if p.Labels[podGroupLabel] != "" {
+		if p.Labels[podGroupLabel] != "" && p.Spec.SchedulingGroup == nil {
 			grouped++
+		}
+		if p.Labels[QueueLabel] != "" && metav1.GetControllerOfNoCopy(p) == nil && (p.Labels[keys.QueueLabel] != "" || p.Spec.SchedulerName == keys.SchedulerName) {
+			bothPods++
 		}
 	}
 	level, note := migrate.Differs, "a gated pod and a suspended Job hold nothing in Muster, and start whole when Kueue admits them"
@@ -239,9 +246,13 @@ func (c *checker) held() error {
 	if gated > 0 {
 		c.add(level, "Pods", fmt.Sprintf("%d wait behind a gate of Kueue's: %s", gated, note), next)
 	}
-	if both > 0 {
-		c.add(migrate.See, "Jobs", fmt.Sprintf("%d are both Kueue's and Muster's: quota of both counts, and each may end them for work of its own", both), "leave one of the labels")
+	twice := func(kind string, n int) {
+		if n > 0 {
+			c.add(migrate.See, kind, fmt.Sprintf("%d are both Kueue's and Muster's: quota of both counts, and each may end them for work of its own", n), "leave one of the labels")
+		}
 	}
+	twice("Jobs", both)
+	twice("Pods", bothPods)
 	if partial > 0 {
 		c.add(migrate.Differs, "Jobs", fmt.Sprintf("%d may be admitted with fewer pods (%s), which Kueue writes into parallelism; Muster starts a gang from its minimum on", partial, minParallelism), "the annotation "+keys.BatchMinMemberAnnotation)
 	}

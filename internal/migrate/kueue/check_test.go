@@ -134,7 +134,9 @@ func TestCheckRuns(t *testing.T) {
 	both.Spec.Template.Spec.SchedulerName = keys.SchedulerName
 	gated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: map[string]string{podGroupLabel: "g"}}}
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: Group + "/admission"}}
-	api.objects = append(api.objects, both, gated)
+	lone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "both", Labels: map[string]string{QueueLabel: "l", podGroupLabel: "h"}}}
+	lone.Spec.SchedulerName, lone.Spec.SchedulingGroup = keys.SchedulerName, &corev1.PodSchedulingGroup{PodGroupName: ptr.To("h")}
+	api.objects = append(api.objects, both, gated, lone)
 	r, text := checked(t, api)
 	if r.Stops() {
 		t.Error("it stops")
@@ -144,6 +146,7 @@ func TestCheckRuns(t *testing.T) {
 		"differs Jobs: 1 are suspended in a queue of Kueue's: a gated pod and a suspended Job hold nothing in Muster, and start whole",
 		"differs Pods: 1 wait behind a gate",
 		"see Jobs: 1 are both Kueue's and Muster's",
+		"see Pods: 1 are both Kueue's and Muster's",
 		"differs Jobs: 1 may be admitted with fewer pods",
 		"differs Pods: 1 are in groups of Kueue's",
 		"differs workloads of the kind kubeflow.org/paddlejob",
@@ -168,10 +171,20 @@ func TestCheckStops(t *testing.T) {
 	loop := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kueue.x-k8s.io/v1alpha1", "kind": "Cohort", "metadata": map[string]any{"name": "o"}, "spec": map[string]any{"parent": "o"}}}
 	refusing := installed(t, 1, "")
 	refusing.objects = append(refusing.objects, loop)
+	stopped := installed(t, 0, "")
+	for _, o := range stopped.objects {
+		if d, ok := o.(*appsv1.Deployment); ok {
+			d.Spec.Replicas = ptr.To[int32](0)
+		}
+	}
+	if _, text := checked(t, stopped); strings.Contains(text, "Deployment") && !strings.Contains(text, "clear: no Deployment of Kueue's") {
+		t.Errorf("Kueue was stopped on purpose:\n%s", text)
+	}
 	for name, c := range map[string]struct {
 		api  fakeAPI
 		want string
 	}{
+		"stopped":       {stopped, "stop MutatingWebhookConfiguration kueue-mutating-webhook-configuration"},
 		"webhooks":      {installed(t, 0, ""), "stop MutatingWebhookConfiguration kueue-mutating-webhook-configuration: it is Kueue's, and none of Kueue's pods is ready"},
 		"unlabelled":    {installed(t, 1, "apiVersion: config.kueue.x-k8s.io/v1beta1\nmanageJobsWithoutQueueName: true\n"), "stop Kueue's configuration: manageJobsWithoutQueueName"},
 		"loop":          {refusing, "stop Cohort o: spec.parentName: the cohorts form a loop: o → o"},
