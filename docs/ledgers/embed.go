@@ -131,6 +131,30 @@ func Volcano() (map[string][]VolcanoRow, error) {
 	return all, nil
 }
 
+//go:embed volcanovalues.yaml
+var volcanoValuesFile []byte
+
+// VolcanoValue says what becomes of a value of Volcano's Helm chart. Exactly one of To, Gate and Ignored is set.
+type VolcanoValue struct {
+	// Default is Volcano's; nil where it has none, or none that says anything.
+	Default any `json:"default,omitempty"`
+	// To are the places in the values of Muster's chart that get it: PATH, PATH[].KEY for a list of one map, or PATH --FLAG for a flag that is added to a list.
+	To []string `json:"to,omitempty"`
+	// Gate is, for a text of feature gates, the place that is true where one of them is.
+	Gate map[string]string `json:"gate,omitempty"`
+	// Ignored says why it has no effect.
+	Ignored string `json:"ignored,omitempty"`
+}
+
+// VolcanoValues returns the ledger of the values of Volcano's Helm chart, by path, such as custom.scheduler_name.
+func VolcanoValues() (map[string]VolcanoValue, error) {
+	var all map[string]VolcanoValue
+	if err := yaml.UnmarshalStrict(volcanoValuesFile, &all); err != nil {
+		return nil, fmt.Errorf("ledger of Volcano's values: %w", err)
+	}
+	return all, nil
+}
+
 //go:embed kubebatch.yaml
 var kubeBatchFile []byte
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,12 +13,15 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kbv1alpha1 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha1"
+	kbv1alpha2 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	apivolcano "github.com/muster-scheduler/muster/api/volcano"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/migrate"
+	"github.com/muster-scheduler/muster/internal/migrate/kubebatch"
 	"github.com/muster-scheduler/muster/internal/migrate/kueue"
 	"github.com/muster-scheduler/muster/internal/migrate/volcano"
 )
@@ -25,10 +29,10 @@ import (
 // errNotNow ends a check that found something in the way.
 var errNotNow = errors.New("do not start Muster yet")
 
-// NewMigrate returns `muster migrate`: the way from KAI, Kueue or Volcano to Muster.
+// NewMigrate returns `muster migrate`: the way from KAI, Kueue, Volcano or kube-batch to Muster.
 func NewMigrate(d Deps) *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Change over from KAI, Kueue or Volcano: what stands in the way, and what will differ", Args: cobra.NoArgs,
+		Use: "migrate", Short: "Change over from KAI, Kueue, Volcano or kube-batch: what stands in the way, and what will differ", Args: cobra.NoArgs,
 		RunE: app.NeedsCommand,
 	}
 	c.AddCommand(newMigrateCheck(d), newMigrateQueues(d), newMigrateValues())
@@ -48,14 +52,15 @@ func newMigrateCheck(d Deps) *cobra.Command {
 			"gets lost of its queues and the kinds of workloads that it manages.\n" +
 			"With --from volcano it looks at Volcano, whose scheduler and controllers must not run beside Muster's face of it, and tells each difference of\n" +
 			"the ledger of Volcano that this cluster's objects, its scheduler file and its programs' flags are concerned by.\n" +
+			"With --from kube-batch it looks at kube-batch, which must not run beside Muster's face of it: at its program, its lock, its kinds and its scheduler file.\n" +
 			"It ends with an error (exit status 1) while something stands in the way.",
-		Example: "  muster migrate check\n  muster migrate check -o json\n  muster migrate check --from kueue\n  muster migrate check --from volcano",
+		Example: "  muster migrate check\n  muster migrate check -o json\n  muster migrate check --from kueue\n  muster migrate check --from volcano\n  muster migrate check --from kube-batch",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := form.Check(output); err != nil {
 				return err
 			}
-			if from != fromKAI && from != fromKueue && from != fromVolcano {
-				return fmt.Errorf("--from is %q; it must be %s, %s or %s", from, fromKAI, fromKueue, fromVolcano)
+			if !slices.Contains([]string{fromKAI, fromKueue, fromVolcano, fromKubeBatch}, from) {
+				return fmt.Errorf("--from is %q; it must be %s, %s, %s or %s", from, fromKAI, fromKueue, fromVolcano, fromKubeBatch)
 			}
 			reader, host, err := migrationReader(o)
 			if err != nil {
@@ -67,6 +72,8 @@ func newMigrateCheck(d Deps) *cobra.Command {
 				report, err = kueue.Check(c.Context(), reader, options)
 			case fromVolcano:
 				report, err = volcano.Check(c.Context(), reader, time.Now())
+			case fromKubeBatch:
+				report, err = kubebatch.Check(c.Context(), reader, time.Now())
 			default:
 				report, err = migrate.Check(c.Context(), reader, time.Now())
 			}
@@ -84,7 +91,7 @@ func newMigrateCheck(d Deps) *cobra.Command {
 	}
 	fs := c.Flags()
 	migrationFlags(fs, &o, &options)
-	fs.StringVar(&from, "from", fromKAI, "what the cluster has now: kai, kueue or volcano")
+	fs.StringVar(&from, "from", fromKAI, "what the cluster has now: kai, kueue, volcano or kube-batch")
 	fs.StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	return c
 }
@@ -94,6 +101,8 @@ const (
 	fromKAI     = "kai"
 	fromKueue   = "kueue"
 	fromVolcano = "volcano"
+
+	fromKubeBatch = "kube-batch"
 )
 
 // migrationFlags are those of all commands that look at a cluster.
@@ -123,7 +132,7 @@ func migrationReader(o app.ClientOptions) (reader client.Reader, host string, er
 // migrationScheme has the kinds that are looked at.
 func migrationScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, apivolcano.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, apivolcano.AddToScheme, kbv1alpha1.AddToScheme, kbv1alpha2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}

@@ -29,6 +29,44 @@ func TestMigrateValues(t *testing.T) {
 	}
 }
 
+// TestMigrateVolcanosValues: a values file of Volcano's becomes one of Muster's chart, as text and for programs; another --from is refused.
+func TestMigrateVolcanosValues(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("custom: {controller_replicas: 2, vap_enable: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, error) {
+		c := NewMigrate(Deps{})
+		var out bytes.Buffer
+		c.SetOut(&out)
+		c.SetErr(&out)
+		c.SetArgs(append([]string{"values", file}, args...))
+		err := c.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	out, err := run("--from=volcano")
+	if want := "# custom.controller_replicas: volcano.replicaCount\n" +
+		"# custom.vap_enable has no effect: what policies of the API server can say, they say in any case\nvolcano:\n  enabled: true\n  replicaCount: 2\n"; err != nil || out != want {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = run("--from=volcano", "-o", "json")
+	var report struct {
+		Chart    map[string]any
+		Taken    []struct{ Path string }
+		NoEffect []struct{ Path, Why string }
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &report)
+	}
+	if err != nil || report.Chart["volcano"] == nil || len(report.Taken) != 1 || len(report.NoEffect) != 1 || report.NoEffect[0].Why == "" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := run("--from=kueue"); err == nil {
+		t.Error("values of Kueue's are taken")
+	}
+}
+
 const kueueObjects = `apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
 metadata: {name: team}

@@ -195,6 +195,9 @@ const (
 	AnnotationRenewDeadline = "muster.dev/renew-deadline"
 	AnnotationRetryPeriod   = "muster.dev/retry-period"
 	AnnotationHungAfter     = "muster.dev/hung-after"
+	// AnnotationKubeBatchFile, on a SchedulingShard, is NAME:KEY of a ConfigMap in the control plane's namespace: kube-batch's scheduler file for the shard's scheduler, which reads it
+	// when it starts.
+	AnnotationKubeBatchFile = "muster.dev/kube-batch-scheduler-file"
 	// AnnotationConfig, on a scheduler's pods, changes with its configuration file, so that a new one rolls them.
 	AnnotationConfig = "muster.dev/config-hash"
 )

@@ -65,7 +65,7 @@ func read(t *testing.T, file string) *golden {
 func testEnvironment() Environment {
 	return Environment{
 		Repository: "registry.example/muster", Tag: "v1", Kinds: map[schema.GroupKind]bool{},
-		SchedulerFlags: []string{"v", "schedule-period", "leader-elect", "listen-address", "detailed-fit-errors"},
+		SchedulerFlags: []string{"v", "schedule-period", "leader-elect", "listen-address", "detailed-fit-errors", "kube-batch-scheduler-name"},
 	}
 }
 

@@ -59,6 +59,7 @@ func (r *renderer) shard(s *kaiv1.SchedulingShard) error {
 		w.private = []corev1.ContainerPort{port(PortCycles, CyclesPort)}
 	}
 	r.history(s, w, conf)
+	r.kubeBatchFile(s, w)
 	r.add(Scheduler, &corev1.ConfigMap{
 		TypeMeta:   kind("v1", "ConfigMap"),
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.spec.Namespace, Name: name, Labels: map[string]string{LabelShard: ShardLabel(s.Name)}},

@@ -727,6 +727,25 @@ func TestKubeBatchFace(t *testing.T) {
 			t.Errorf("the operator's rights: %s", d)
 		}
 	}
+	for values, want := range map[string]string{ // order: each by itself
+		"{enabled: true}": "",
+		"{enabled: false, schedulerConf: x, schedulerConfigMap: 'rules:key'}": "",
+		"{enabled: true, schedulerConf: x, schedulerConfigMap: 'rules:key'}":  "rules:key",
+		"{enabled: true, schedulerConf: \"actions: allocate\\n\"}":            "muster-kube-batch-f1ba1aacd0:kube-batch.conf",
+	} {
+		with, err := render(t, "kubeBatch: "+values, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := objects(t, map[string]string{"kubebatch.yaml": with["kubebatch.yaml"], "shard.yaml": with["shard.yaml"]})
+		if said := all["SchedulingShard /default"].(*kaiv1.SchedulingShard).Annotations[install.AnnotationKubeBatchFile]; said != want {
+			t.Errorf("%s: the shard is told of %q, want %q", values, said, want)
+		}
+		name, key, _ := strings.Cut(want, ":")
+		if m, made := all["ConfigMap kai-scheduler/"+name].(*corev1.ConfigMap); made != strings.HasPrefix(name, "muster-") || made && strings.TrimSpace(m.Data[key]) != "actions: allocate" {
+			t.Errorf("%s: the ConfigMap is %v", values, m)
+		}
+	}
 }
 
 // TestUI: nothing of the role ui is there unless it is asked for. Then its Service and its policy lead to its pods, it may what its rules say, the Config has schedulers serve their cycles,

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +32,8 @@ import (
 const kubeBatchLimit = 3 * time.Minute
 
 // TestKubeBatch: under an installation's rights, on an API server that takes the definitions, a gang of each of kube-batch's API groups starts whole and says so in the status of its PodGroup; one that has no room starts none and says why
-// there, and starts once there is room; the second API group comes while the scheduler runs; a Deployment's pods are one gang without a PodGroup, by what their template says, and nothing is made for them.
+// there, and starts once there is room; the second API group comes while the scheduler runs; a Deployment's pods are one gang without a PodGroup, by what their template says, and nothing is made for them. Who would change over
+// is told what is not served, and who holds kube-batch's lock.
 func TestKubeBatch(t *testing.T) {
 	var at, later [][]byte
 	for _, f := range crds.All() {
@@ -103,6 +106,20 @@ func TestKubeBatch(t *testing.T) {
 	pods("first", "1")
 	b.must(t, kubeBatchLimit, b.allRunning(ns, 4))
 	b.must(t, kubeBatchLimit, says("first", v1alpha1.PodGroupRunning, 4, ""))
+
+	changeOver := func(stops bool, want string) {
+		t.Helper()
+		text, err := exec.CommandContext(t.Context(), os.Getenv(binaryEnv), "migrate", "check", "--from", "kube-batch", "--kubeconfig", b.lab.Kubeconfig()).CombinedOutput()
+		if (err != nil) != stops || !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+			t.Errorf("migrate check: %v, want %q:\n%s", err, want, text)
+		}
+	}
+	changeOver(false, "the API server does not serve scheduling.sigs.dev")
+	lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kbkeys.SchedulerName, Annotations: map[string]string{
+		"control-plane.alpha.kubernetes.io/leader": `{"holderIdentity": "old", "leaseDurationSeconds": 3600, "renewTime": "` + time.Now().UTC().Format(time.RFC3339) + `"}`,
+	}}}
+	b.create(t, lock)
+	changeOver(true, `ConfigMap kube-system/kube-batch: "old" leads as kube-batch`)
 
 	if err := lab.InstallCRDs(t.Context(), b.lab.Config(), later); err != nil { // which the scheduler looks for each half minute
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -214,6 +215,15 @@ func jobSpecs() []volcanoSpec {
 			}, alter: func(j *vcbatch.Job) { j.Spec.MinSuccess = ptr.To[int32](2) }})
 			s.goes(j, vcbatch.Pending, vcbatch.Running, vcbatch.Completed)
 		}},
+		{suite: suite, name: "Job E2E Test: Test Admission service job validate check: create job with non-leaf queue", run: func(s *stage) {
+			s.queue("above", weight(1))
+			s.queue("below", vcscheduling.QueueSpec{Weight: 1, Parent: "above"})
+			j := s.build(asked{name: "denied", queue: "above", parts: []part{{rep: 1, req: halfCPU}}})
+			if err := s.client.Create(s.t.Context(), j); err == nil || !strings.Contains(err.Error(), "spec.queue") {
+				s.t.Errorf("a Job in a queue with a queue below it: %v", err)
+			}
+			s.ready(s.simple("taken", "below", 1, 1, halfCPU), 1)
+		}},
 		{suite: suite, name: "Job E2E Test: Test Admission service queue check: open queue can be deleted", run: func(s *stage) {
 			s.queue("deleted", weight(1))
 			s.remove(&vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "deleted"}})
@@ -304,6 +314,31 @@ func otherSpecs() []volcanoSpec {
 			s.t.Fatal(err)
 		}
 		return o
+	}
+	// kept waits until a CronJob that keeps one Job that ended so has kept a later one than the first.
+	kept := func(s *stage, c *vcbatch.CronJob, as vcbatch.JobPhase) {
+		ended := func() (names []string) {
+			for _, j := range list(s.fixture, &vcbatch.JobList{}, client.InNamespace(s.ns)).Items {
+				if j.Status.State.Phase == as {
+					names = append(names, j.Name)
+				}
+			}
+			return names
+		}
+		first := ""
+		s.minute(func() string {
+			if all := ended(); len(all) > 0 {
+				first = all[0]
+				return ""
+			}
+			return fmt.Sprintf("no Job of CronJob %s is %s", c.Name, as)
+		})
+		s.minute(func() string {
+			if all := ended(); len(all) != 1 || all[0] == first {
+				return fmt.Sprintf("of CronJob %s are %s: %v; one is to be kept, and not %s", c.Name, as, all, first)
+			}
+			return ""
+		})
 	}
 	many := func(s *stage, n int, kind client.ObjectList, make func(int) client.Object) []client.Object {
 		var all []client.Object
@@ -418,6 +453,32 @@ func otherSpecs() []volcanoSpec {
 			s.minute(func() string {
 				if len(cronNow(s, c).Status.Active) != 0 {
 					return "the Job is not over"
+				}
+				return ""
+			})
+		}},
+		{suite: "cronjob", name: "CronJob E2E Test delete finished and suc jobs with limit", run: func(s *stage) {
+			kept(s, cron(s, "limited", "* * * * *", "exit 0", func(c *vcbatch.CronJobSpec) { c.SuccessfulJobsHistoryLimit = ptr.To[int32](1) }), vcbatch.Completed)
+		}},
+		{suite: "cronjob", name: "CronJob E2E Test delete finished and fail jobs with limit", run: func(s *stage) {
+			kept(s, cron(s, "limited", "* * * * *", "exit 1", func(c *vcbatch.CronJobSpec) { c.FailedJobsHistoryLimit = ptr.To[int32](1) }), vcbatch.Failed)
+		}},
+		{suite: "cronjob", name: "CronJob E2E Test many miss schedule", run: func(s *stage) {
+			c := cron(s, "missed", "* * * * *", "sleep 1", func(c *vcbatch.CronJobSpec) { c.Suspend = ptr.To(true) })
+			was := c.DeepCopy()
+			c.Status.LastScheduleTime = &metav1.Time{Time: time.Now().Add(-4 * time.Hour)}
+			if err := s.client.Status().Patch(s.t.Context(), c, client.MergeFrom(was)); err != nil {
+				s.t.Fatal(err)
+			}
+			was = c.DeepCopy()
+			c.Spec.Suspend = ptr.To(false)
+			if err := s.client.Patch(s.t.Context(), c, client.MergeFrom(was)); err != nil {
+				s.t.Fatal(err)
+			}
+			s.event("CronJob", c.Name, "TooManyMissedTimes", "have been due since")
+			s.minute(func() string {
+				if at := cronNow(s, c).Status.LastScheduleTime; at == nil || time.Since(at.Time) > time.Hour {
+					return "the latest of the times that were missed has made no Job"
 				}
 				return ""
 			})

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -49,6 +50,8 @@ type volcanoSpec struct {
 	suite, name string
 	// file is the scheduler file that rules meanwhile; "" for that of the suites.
 	file string
+	// sharding is how the scheduler minds NodeShards meanwhile; "" for not at all.
+	sharding string
 	// quick has it walked with every run of the lab's tests.
 	quick bool
 	run   func(*stage)
@@ -81,6 +84,11 @@ type walk struct {
 	*volcanoFixture
 	file     *corev1.ConfigMap
 	patience time.Duration
+	admits   bool // admissionInForce has returned
+	// scheduler is Muster's, mode how it minds NodeShards, and division the ConfigMap by which nodes are divided; nil before the first spec of that.
+	scheduler *process
+	mode      string
+	division  *corev1.ConfigMap
 
 	mu     sync.Mutex
 	phases map[types.UID][]vcbatch.JobPhase // that each Job was in, in order
@@ -139,7 +147,7 @@ func newWalk(t *testing.T, patience time.Duration) *walk {
 		t.Fatal(err)
 	}
 	w.file = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: vckeys.Namespace, Name: name}, Data: map[string]string{key: suiteFile}}
-	w.schedule(t, func(b *volcanoFixture) []string {
+	w.scheduler = w.schedule(t, func(b *volcanoFixture) []string {
 		b.create(t, w.file)
 		account := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kaikeys.Namespace, Name: install.Name(install.Scheduler)}}
 		gates := metav1.ObjectMeta{Name: install.Name(install.VolcanoQueueGates)}
@@ -151,16 +159,17 @@ func newWalk(t *testing.T, patience time.Duration) *walk {
 			ObjectMeta: home, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: home.Name}, Subjects: account,
 		})
 		return []string{"--volcano-queue-gates", "--volcano-scheduler-configmap=" + vckeys.Namespace + "/" + name + ":" + key}
-	})
-	w.admitVolcanos(t)
+	})[0]
+	w.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: vckeys.Namespace, Name: vckeys.AdmissionConfig}, Data: map[string]string{vckeys.AdmissionConfigKey: resourceGroups}})
+	w.admitVolcanos(t, "--volcano-admission-configmap="+vckeys.Namespace+"/"+vckeys.AdmissionConfig+":"+vckeys.AdmissionConfigKey)
 	for name, value := range map[string]int32{"master-pri": 100, "worker-pri": 1} { // order: no matter
 		w.create(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
 	}
 	return w
 }
 
-// admitVolcanos starts admission for Volcano's kinds, and returns when it completes Jobs.
-func (b *volcanoFixture) admitVolcanos(t *testing.T) {
+// admitVolcanos starts admission for Volcano's kinds, with what flags it has besides, and returns when it completes Jobs.
+func (b *volcanoFixture) admitVolcanos(t *testing.T, flags ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -168,8 +177,8 @@ func (b *volcanoFixture) admitVolcanos(t *testing.T) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	admission := newProcess(t, install.Admission, b.lab.Kubeconfig(), "--volcano-scheduler-name="+vckeys.SchedulerName,
-		fmt.Sprintf("--webhook-addr=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port))
+	admission := newProcess(t, install.Admission, b.lab.Kubeconfig(), append(flags, "--volcano-scheduler-name="+vckeys.SchedulerName,
+		fmt.Sprintf("--webhook-addr=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port))...)
 	admission.start()
 	admission.awaitReady(t)
 	b.must(t, guard, func() string {
@@ -221,7 +230,7 @@ func (w *walk) rules(t *testing.T, text string) {
 func TestVolcanoSpecs(t *testing.T) {
 	where, only := os.Getenv(walkEnv), os.Getenv(walkOnlyEnv)
 	var specs []volcanoSpec
-	for _, group := range [][]volcanoSpec{schedulingActionSpecs(), schedulingBaseSpecs(), jobSequenceSpecs(), jobSpecs(), gangSpecs(), hyperNodeSpecs(), otherSpecs()} {
+	for _, group := range [][]volcanoSpec{schedulingActionSpecs(), schedulingBaseSpecs(), jobSequenceSpecs(), jobSpecs(), gangSpecs(), hyperNodeSpecs(), admissionSpecs(), shardingSpecs(), otherSpecs()} {
 		for _, s := range group {
 			chosen := where != "" || s.quick
 			if only != "" {
@@ -235,7 +244,9 @@ func TestVolcanoSpecs(t *testing.T) {
 	if len(specs) == 0 {
 		return
 	}
-	slices.SortStableFunc(specs, func(a, b volcanoSpec) int { return strings.Compare(a.file, b.file) })
+	slices.SortStableFunc(specs, func(a, b volcanoSpec) int {
+		return cmp.Or(strings.Compare(a.sharding, b.sharding), strings.Compare(a.file, b.file))
+	})
 	patience := guard
 	if where != "" {
 		patience = time.Minute
@@ -249,6 +260,7 @@ func TestVolcanoSpecs(t *testing.T) {
 			if file == "" {
 				file = suiteFile
 			}
+			w.shards(t, s.sharding)
 			w.rules(t, file)
 			on := &stage{walk: w, t: t, ns: fmt.Sprintf("test-%d", i), taken: map[types.UID]int{}}
 			w.namespace(t, on.ns)
@@ -370,9 +382,12 @@ func (s *stage) clear() {
 		return ""
 	})
 	for _, q := range slices.Backward(s.queues) {
-		if err := s.client.Delete(ctx, &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q}}, foreground); err != nil && !apierrors.IsNotFound(err) {
-			s.t.Errorf("queue %s: %v", q, err)
-		}
+		s.must(s.t, guard, func() string { // one below it may still be on its way out
+			if err := s.client.Delete(ctx, &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q}}, foreground); err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("queue %s: %v", q, err)
+			}
+			return ""
+		})
 	}
 	if err := s.client.DeleteAllOf(ctx, &vctopology.HyperNode{}); err != nil {
 		s.t.Error(err)

@@ -231,6 +231,15 @@ the pod of the Prometheus server. The value prometheus.enablePersistentStorage k
 {{- .Values.volcano.admissionConfigMap | default (printf "%s/volcano-admission-configmap:volcano-admission.conf" .Values.volcano.leaseNamespace) -}}
 {{- end -}}
 
+{{- /* Where kube-batch's scheduler file is, NAME:KEY; "" for none. */ -}}
+{{- define "muster.kubeBatchFile" -}}
+{{- if and .Values.kubeBatch.enabled .Values.kubeBatch.schedulerConfigMap -}}
+{{- .Values.kubeBatch.schedulerConfigMap -}}
+{{- else if and .Values.kubeBatch.enabled .Values.kubeBatch.schedulerConf -}}
+muster-kube-batch-{{ .Values.kubeBatch.schedulerConf | sha256sum | trunc 10 }}:kube-batch.conf
+{{- end -}}
+{{- end -}}
+
 {{- /* Where Volcano's scheduler file is, NAMESPACE/NAME:KEY or NAMESPACE/NAME; "" for none. */ -}}
 {{- define "muster.volcanoFile" -}}
 {{- if .Values.volcano.schedulerConfigMap -}}
