@@ -39,6 +39,8 @@ type ClassSpec struct {
 	Unsupported string
 	// Align is what its node may have to take from few NUMA zones, by container; nil when nothing is, or nobody asks.
 	Align []Need
+	// ZonesBy is the policy by which its node has to align CPUs to NUMA zones, as the pod's owner wrote it; "" for any. One that is no policy no node has.
+	ZonesBy ZonePolicy `json:",omitempty"`
 	// LegacySlices says that the pod asks for slices of GPUs by annotation, as Run:ai once had it. Somebody else cuts them,
 	// so nothing else that is sliced may be placed beside it.
 	LegacySlices bool

@@ -235,8 +235,9 @@ const (
 	ConfigMaps             ObjectKind = "ConfigMap"
 	PriorityClasses        ObjectKind = "PriorityClass"
 	PodDisruptionBudgets   ObjectKind = "PodDisruptionBudget"
-	NodeResourceTopologies ObjectKind = "NodeResourceTopology" // as *NodeZones
-	ResourceQuotas         ObjectKind = "ResourceQuota"        // as *SpaceQuota
+	NodeResourceTopologies ObjectKind = "NodeResourceTopology"             // as *NodeZones
+	ResourceQuotas         ObjectKind = "ResourceQuota"                    // as *SpaceQuota
+	Numatopologies         ObjectKind = "Numatopology.nodeinfo.volcano.sh" // as *NodeZones
 )
 
 // SpaceQuota is a ResourceQuota of a namespace: each amount that it bounds, in the order of its names.

@@ -149,6 +149,9 @@ func appendSpecKey(b []byte, s *ClassSpec) []byte {
 	if s.Revocable {
 		b = append(b, "|revocable"...)
 	}
+	if s.ZonesBy != "" {
+		b = strconv.AppendQuote(append(b, "|zones by "...), string(s.ZonesBy))
+	}
 	if s.Prefers != "" {
 		b = strconv.AppendQuote(append(b, "|prefers "...), s.Prefers)
 	}

@@ -5,13 +5,17 @@ import (
 	"strconv"
 )
 
-// NodeZones is what a node says of its NUMA zones. The model carries it for the plugin numa as an object of kind
-// NodeResourceTopologies, by the node's name.
+// NodeZones is what a node says of its NUMA zones. The model carries it for the plugins numa and numa-aware as an object of kind
+// NodeResourceTopologies or Numatopologies, by the node's name.
 type NodeZones struct {
 	Policy ZonePolicy
 	Scope  ZoneScope
 	// Zones are in the order of their numbers, at most MaxZones.
 	Zones []Zone
+	// Shared says that the node gives no container CPUs of its own, so that it aligns none, whatever its policy.
+	Shared bool `json:",omitempty"`
+	// Pods is what the node says that pods have, by UID: it counts before what is on record with the pod. A pod that is not among them is not known there yet.
+	Pods map[string][]ZoneShare `json:",omitempty"`
 }
 
 // MaxZones is how many zones of a node are looked at. The kubelet's own limit is eight unless it is raised.

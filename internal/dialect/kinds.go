@@ -22,6 +22,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	vcnodeinfo "github.com/muster-scheduler/muster/api/volcano/nodeinfo/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
@@ -79,6 +80,7 @@ const (
 	PodDisruptionBudgets
 	ResourceQuotas
 	NodeResourceTopologies
+	VolcanoNumatopologies
 	DeviceClasses
 	ResourceSlices
 	ResourceClaimTemplates
@@ -147,6 +149,7 @@ var rows = [Kinds]Row{
 	PodDisruptionBudgets:   of[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](Row{Name: "PodDisruptionBudget", Namespaced: true, Carried: cluster.PodDisruptionBudgets, carry: budget}),
 	ResourceQuotas:         of[v1.ResourceQuota, v1.ResourceQuotaList](Row{Name: "ResourceQuota", Face: volcano.Face, Namespaced: true, Carried: cluster.ResourceQuotas, carry: spaceQuota, blank: newObject[cluster.SpaceQuota]}),
 	NodeResourceTopologies: of[topologyv1alpha2.NodeResourceTopology, topologyv1alpha2.NodeResourceTopologyList](Row{Name: "NodeResourceTopology", Optional: true, Carried: cluster.NodeResourceTopologies, carry: zones, blank: newObject[cluster.NodeZones]}),
+	VolcanoNumatopologies:  of[vcnodeinfo.Numatopology, vcnodeinfo.NumatopologyList](Row{Name: "Numatopology.nodeinfo.volcano.sh", Face: volcano.Face, Optional: true, Carried: cluster.Numatopologies, carry: cpuZones, blank: newObject[cluster.NodeZones]}),
 	DeviceClasses:          of[resourcev1.DeviceClass, resourcev1.DeviceClassList](Row{Name: "DeviceClass", Optional: true, Carried: cluster.DeviceClasses}),
 	ResourceSlices:         of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](Row{Name: "ResourceSlice", Optional: true, Carried: cluster.ResourceSlices}),
 	ResourceClaimTemplates: of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList](Row{Name: "ResourceClaimTemplate", Namespaced: true, Optional: true, Unread: true}),
@@ -198,6 +201,13 @@ func spaceQuota(o Object) (any, string) {
 func zones(o Object) (any, string) {
 	if t, ok := o.(*topologyv1alpha2.NodeResourceTopology); ok {
 		return nodetopology.Zones(t)
+	}
+	return o, ""
+}
+
+func cpuZones(o Object) (any, string) {
+	if t, ok := o.(*vcnodeinfo.Numatopology); ok {
+		return volcano.Zones(t)
 	}
 	return o, ""
 }

@@ -377,14 +377,18 @@ func (t *Translator) carry(k Kind, key types.NamespacedName, object Object, appl
 // tellPod applies the event of a pod as it is, with what other objects say about it. A pod that is other shards' business
 // does not exist here.
 func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
-	st := t.roles.Pod(p, t.promised(key, p))
+	promised := t.promised(key, p)
+	st := t.roles.Pod(p, promised)
 	group, upstreams := t.upstreams(p)
 	if !upstreams {
 		t.problem(Pods, key, "")
 	}
 	switch {
 	case t.volcano.ours(p):
-		volcano.Member(&st, p)
+		t.problem(Pods, key, volcano.Member(&st, p))
+		if by, _ := volcano.ZonesBy(p); by != "" && st.Phase.Holds() {
+			st.Zones = kai.Zones(p, promised)
+		}
 		t.volcano.subgroup(&st, p)
 		t.volcano.keep(&st)
 	case t.kubebatch.ours(p):

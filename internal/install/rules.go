@@ -47,6 +47,7 @@ const (
 	groupVCFlow       = "flow.volcano.sh"
 	groupVCTopology   = "topology.volcano.sh"
 	groupVCShard      = "shard.volcano.sh"
+	groupVCNode       = "nodeinfo.volcano.sh"
 )
 
 // CyclePath is the path at which schedulers serve their cycles; to get it is a right of its own.
@@ -139,6 +140,7 @@ func Rules(role string) Permissions {
 			rule(groupVCScheduling, watch, "queues", "podgroups"),
 			rule(groupVCTopology, watch, "hypernodes"),
 			rule(groupVCShard, watch, "nodeshards"),
+			rule(groupVCNode, watch, "numatopologies"),
 			rule(groupVCShard, []string{"patch"}, "nodeshards/status"),
 			rule(groupCore, watch, "resourcequotas"),                // on which plugin resourcequota votes
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that

@@ -36,6 +36,7 @@ import (
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	vcflow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
+	vcnodeinfo "github.com/muster-scheduler/muster/api/volcano/nodeinfo/v1alpha1"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
@@ -71,7 +72,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
 		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme,
-		vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, kubebatch.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme,
+		vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme, kubebatch.AddToScheme, vcflow.AddToScheme, vctopology.AddToScheme, vcshard.AddToScheme, vcnodeinfo.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)

@@ -201,7 +201,9 @@ func minimums(spec *v1beta1.PodGroupSpec, tier func(string) (int, bool), pods *P
 // Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, its own priority (what its annotation says, or its spec, or 1), how long after it
 // got its node it is left alone, whether its queue has to let it in, and whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
 // other faces would read on it.
-func Member(st *cluster.PodState, p *corev1.Pod) {
+func Member(st *cluster.PodState, p *corev1.Pod) (problem string) {
+	problem = align(st, p)
+	refuseParts(st, p)
 	st.Ours, st.Gang, st.SetName = true, Membership(p), ""
 	if text, said := p.Annotations[keys.Preemptable]; said {
 		st.Kept = !truth(text)
@@ -236,6 +238,7 @@ func Member(st *cluster.PodState, p *corev1.Pod) {
 	if st.Gang != (cluster.Key{}) {
 		st.SetName = Task(p)
 	}
+	return problem
 }
 
 // cooldown is how long after it got its node a pod says that it is left alone, by its label, or else its annotation; 0 for not at all, and for what is no duration above 0.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
+	nodeinfo "github.com/muster-scheduler/muster/api/volcano/nodeinfo/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/dialecttest"
@@ -51,8 +52,22 @@ func TestGolden(t *testing.T) {
 				var p corev1.Pod
 				o.Into(t, &p)
 				st := cluster.PodState{Gang: cluster.Key{Face: "kai", Namespace: p.Namespace, Name: "forged"}, SetName: "forged"}
-				Member(&st, &p)
+				if len(p.Spec.Containers) > 0 {
+					st.Spec = &cluster.ClassSpec{}
+				}
+				problem := Member(&st, &p)
 				out.WriteString(dialecttest.Text(t, "pod", st))
+				if problem != "" {
+					out.WriteString("problem: " + problem + "\n")
+				}
+			case "Numatopology":
+				var n nodeinfo.Numatopology
+				o.Into(t, &n)
+				z, problem := Zones(&n)
+				out.WriteString(dialecttest.Text(t, n.Name, z))
+				if problem != "" {
+					out.WriteString("problem: " + problem + "\n")
+				}
 			default:
 				t.Fatalf("unknown kind %q", o.Kind)
 			}

@@ -113,10 +113,10 @@ func volcanos() engine.Registry {
 			votes.Gang: {votes.GangFactory}, votes.Priority: {votes.PriorityFactory}, votes.Conformance: {votes.ConformanceFactory},
 			votes.DRF:      {votes.DRFFactory},
 			votes.Cooldown: {votes.CooldownFactory}, budgets.LawName: {budgets.LawFactory},
-			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
+			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory, podaffinity.NodeOrderFactory, nodescores.SpreadFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 			votes.NamespaceQuota: {votes.NamespaceQuotaFactory},
 			nodegroup.Name:       {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
-			tasktopology.Name: {tasktopology.Factory}, tdm.Name: {tdm.Factory},
+			tasktopology.Name: {tasktopology.Factory}, tdm.Name: {tdm.Factory}, numa.AwareName: {numa.AwareFactory},
 		},
 	}
 	r.Late = map[string]func() engine.Action{
@@ -131,7 +131,7 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "numa-aware", "rescheduling", "usage", "extender",
+		"deviceshare", "rescheduling", "usage", "extender",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

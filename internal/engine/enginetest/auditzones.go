@@ -22,7 +22,10 @@ type zoned struct {
 func zonesOf(snap *cluster.Snapshot) zoned {
 	z := zoned{taken: map[zone]int64{}, has: map[zone]int64{}}
 	for _, id := range snap.NodeOrder {
-		of, _ := snap.Object(cluster.NodeResourceTopologies, snap.Node(id).Name).(*cluster.NodeZones)
+		of, told := snap.Object(cluster.NodeResourceTopologies, snap.Node(id).Name).(*cluster.NodeZones)
+		if !told {
+			of, _ = snap.Object(cluster.Numatopologies, snap.Node(id).Name).(*cluster.NodeZones)
+		}
 		if of == nil || of.Policy != cluster.ZonesRestricted && of.Policy != cluster.ZonesSingle {
 			continue
 		}

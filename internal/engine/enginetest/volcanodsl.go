@@ -12,6 +12,7 @@ import (
 	kbkeys "github.com/muster-scheduler/muster/api/kubebatch/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
+	vcnodeinfo "github.com/muster-scheduler/muster/api/volcano/nodeinfo/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	vcshard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	vctopology "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
@@ -133,6 +134,12 @@ func groupOf(p *v1.Pod) string {
 func volcanoFields() []field {
 	return []field{
 		on("Queue.scheduling.volcano.sh.spec.dequeueStrategy", func(q *v1beta1.Queue) { q.Spec.DequeueStrategy = "" }),
+		on("Numatopology.nodeinfo.volcano.sh.spec.policies", func(n *vcnodeinfo.Numatopology) { n.Spec.Policies = nil }),
+		on("Numatopology.nodeinfo.volcano.sh.spec.cpuDetail", func(n *vcnodeinfo.Numatopology) { n.Spec.CPUDetail = nil }),
+		on("Numatopology.nodeinfo.volcano.sh.spec.numares", func(n *vcnodeinfo.Numatopology) { n.Spec.NumaResMap = nil }),
+		on("Numatopology.nodeinfo.volcano.sh.spec.resReserved", func(n *vcnodeinfo.Numatopology) { n.Spec.ResReserved = nil }),
+		on("Numatopology.nodeinfo.volcano.sh.spec.podAllocations", func(n *vcnodeinfo.Numatopology) { n.Spec.PodAllocations = nil }),
+		on("Pod.metadata.annotations["+keys.NumaTopologyPolicy+"]", func(p *v1.Pod) { delete(p.Annotations, keys.NumaTopologyPolicy) }),
 		on("PodGroup.scheduling.volcano.sh.spec.minMember", func(g *v1beta1.PodGroup) { g.Spec.MinMember = 0 }),
 		on("PodGroup.scheduling.volcano.sh.spec.minTaskMember", func(g *v1beta1.PodGroup) { g.Spec.MinTaskMember = nil }),
 		on("PodGroup.scheduling.volcano.sh.spec.networkTopology", func(g *v1beta1.PodGroup) { g.Spec.NetworkTopology = nil }),

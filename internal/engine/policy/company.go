@@ -101,3 +101,20 @@ func (c companyOfFace) Kind(p *cluster.Pod) int {
 	}
 	return c.CompanyScore.Kind(p)
 }
+
+// companyOfRest is the CompanyScore of all faces but some.
+type companyOfRest struct {
+	CompanyScore
+	without []string
+	view    *View
+}
+
+// Kind implements CompanyScore.
+func (c *companyOfRest) Kind(p *cluster.Pod) int {
+	for _, face := range c.without {
+		if c.view.ofFace(p, face) {
+			return 0
+		}
+	}
+	return c.CompanyScore.Kind(p)
+}

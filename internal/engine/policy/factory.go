@@ -115,7 +115,7 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	domain-score         DomainScore        sum
 //
 // A face's own have these of the above for gangs of the face besides: gang-order, which stands for that of all; pod-order, likewise, and then the number at the end of the name,
-// age, name; queue-gate, all must agree, they and those of all; node-filter, likewise; node-score, which stands for that of all; company-score; pod-bonus; timetable.
+// age, name; queue-gate, all must agree, they and those of all; node-filter and node-ready, likewise; node-score, which stands for that of all; company-score, which may (SoleCompany); pod-bonus; detail; observer, which hears of all pods; timetable.
 type Point string
 
 // extensions are all of them, point by point in the order of the table at [Point].
@@ -142,7 +142,12 @@ var extensions = []Extension{
 	many("node-ready", func(ps *Plugins) *[]NodeReady { return &ps.Ready }),
 	many("node-score", func(ps *Plugins) *[]NodeScore { return &ps.Scores }),
 	many("pod-bonus", func(ps *Plugins) *[]PodBonus { return &ps.Bonuses }),
-	{"company-score", true, has[CompanyScore], func(ps *Plugins, _ string, i Instance) { ps.Company = beside(ps.Company, i.(CompanyScore)) }},
+	{"company-score", true, has[CompanyScore], func(ps *Plugins, _ string, i Instance) {
+		ps.Company = beside(ps.Company, i.(CompanyScore))
+		if s, ok := i.(SoleCompany); ok && s.Sole() {
+			ps.sole = true
+		}
+	}},
 	many("device-order", func(ps *Plugins) *[]DeviceOrder { return &ps.deviceOrder }),
 	many("observer", func(ps *Plugins) *[]Observer { return &ps.observers }),
 	many("observer", func(ps *Plugins) *[]Promises { return &ps.promises }),

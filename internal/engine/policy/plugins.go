@@ -33,6 +33,9 @@ type Plugins struct {
 	Bonuses      []PodBonus
 	Company      CompanyScore
 
+	rest *companyOfRest // that of all faces, once there are faces
+	sole bool           // some CompanyScore stands for that of all faces
+
 	deviceOrder []DeviceOrder
 	observers   []Observer
 	timetables  []Timetable
@@ -159,6 +162,15 @@ func (ps *Plugins) NextChange() cluster.Instant {
 func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	ps.Faces[face] = append(ps.Faces[face], tier)
 	ps.order(face, tier)
+	if ps.rest == nil {
+		ps.rest = &companyOfRest{CompanyScore: ps.Company, view: v}
+		if ps.Company != nil {
+			ps.Company = ps.rest
+		}
+	}
+	if tier.sole {
+		ps.rest.without = append(ps.rest.without, face)
+	}
 	ps.observers = append(ps.observers, tier.observers...)
 	ps.timetables = append(ps.timetables, tier.timetables...)
 	if tier.Company != nil {
@@ -166,6 +178,12 @@ func (ps *Plugins) Add(face string, tier *Plugins, v *View) {
 	}
 	if len(tier.Scores) > 0 || tier.Company != nil {
 		ps.FaceScores[face] = append(append([]NodeScore{}, ps.FaceScores[face]...), tier.Scores...)
+	}
+	for _, r := range tier.Ready {
+		ps.Ready = append(ps.Ready, readyOfFace{r, face, v})
+	}
+	for _, d := range tier.Details {
+		ps.Details = append(ps.Details, detailsOfFace{d, face, v})
 	}
 	for _, b := range tier.Bonuses {
 		ps.Bonuses = append(ps.Bonuses, bonusOfFace{b, face, v})
@@ -221,6 +239,46 @@ func (f ofFace) CheckNode(p *cluster.Pod, n *cluster.Node) Verdict {
 		return Verdict{}
 	}
 	return f.NodeFilter.CheckNode(p, n)
+}
+
+// CheckStay implements NodeStay: it asks whether a pod of the face may stay where the filter tells that from going there, and else whether it may go there.
+func (f ofFace) CheckStay(p *cluster.Pod, n *cluster.Node) bool {
+	if !f.wantsPod(p) {
+		return true
+	}
+	if stay, told := f.NodeFilter.(NodeStay); told {
+		return stay.CheckStay(p, n)
+	}
+	return f.NodeFilter.CheckNode(p, n).Yes()
+}
+
+// readyOfFace is a NodeReady that is asked about a face's pods alone.
+type readyOfFace struct {
+	NodeReady
+	face string
+	view *View
+}
+
+// CheckReady asks about a pod of the face.
+func (r readyOfFace) CheckReady(p *cluster.Pod, n *cluster.Node) Verdict {
+	if !r.view.ofFace(p, r.face) {
+		return Verdict{}
+	}
+	return r.NodeReady.CheckReady(p, n)
+}
+
+// detailsOfFace is a Detailer that is asked about a face's pods alone.
+type detailsOfFace struct {
+	Detailer
+	face string
+	view *View
+}
+
+// Detail asks about a pod of the face.
+func (d detailsOfFace) Detail(op ledger.Op, to *Detail) {
+	if d.view.ofFace(op.Pod, d.face) {
+		d.Detailer.Detail(op, to)
+	}
 }
 
 // refusalsOfFace is a NodeRefusals that is asked about a face's pods alone.

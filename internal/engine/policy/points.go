@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -311,6 +314,12 @@ type CompanyScore interface {
 	Company(kind int) (scores []int64, changed []cluster.NodeID)
 }
 
+// SoleCompany is a CompanyScore that, among a face's own, may stand for that of all faces, which has no say of the face's pods then.
+type SoleCompany interface {
+	CompanyScore
+	Sole() bool
+}
+
 // DeviceOrder says how well a pod of class c that shares devices sits on one of the devices of n: larger is better. used is
 // what is held of the device, 0 for one that nobody is on yet, of capacity in all.
 type DeviceOrder interface {
@@ -384,6 +393,19 @@ func (a Arguments) Unknown(known ...string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Whole reads an argument that is a whole number from 0 to most; otherwise is what it is where it is not said. The error names argument and rule.
+func (a Arguments) Whole(name string, otherwise, most int64) (int64, error) {
+	text, said := a[name]
+	if !said {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("argument %q is %.40q; it must be a whole number from 0 to %d", name, text, most)
+	}
+	return n, nil
 }
 
 // First orders by a yes: the one for which it holds goes first.

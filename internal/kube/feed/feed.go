@@ -43,7 +43,8 @@ type Options struct {
 	// FlatQueues puts all queues side by side (--full-hierarchy-fairness=false): parents are not looked at, so that their
 	// quotas, limits and weights do not bind their children.
 	FlatQueues bool
-	// Zones also watches NodeResourceTopologies, and reads which NUMA zones pods need and have (plugin numa).
+	// Zones also watches NodeResourceTopologies, and reads which NUMA zones pods need and have (plugin numa). With Volcano's face they are watched in any case: of its pods those
+	// that name a policy need zones.
 	Zones bool
 	// QueueLabel is the key of the label that says to which queue a resource claim that pods share belongs; "" means KAI's.
 	QueueLabel string
@@ -65,7 +66,7 @@ type Options struct {
 
 // wanted says whether objects of the kind are looked at at all.
 func (o *Options) wanted(k dialect.Kind) bool {
-	return !k.Row().Unread && o.faced(k.Row().Face) && (k != dialect.VolcanoNodeShards || o.Sharding.On()) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
+	return !k.Row().Unread && o.faced(k.Row().Face) && (k != dialect.VolcanoNodeShards || o.Sharding.On()) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones || o.faced(volcano.Face))
 }
 
 // faced says whether there is a face.

@@ -22,6 +22,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
+	vcnodeinfo "github.com/muster-scheduler/muster/api/volcano/nodeinfo/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
@@ -90,7 +91,7 @@ func trimObject(obj any, others int, once *alike) (any, error) {
 		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)
 	case *v1beta1.Queue:
 		only(o, vckeys.Hierarchy, vckeys.HierarchyWeights)
-	case *kbv1alpha1.Queue, *kbv1alpha2.Queue, *v1.Namespace, *v1.ResourceQuota, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
+	case *kbv1alpha1.Queue, *kbv1alpha2.Queue, *v1.Namespace, *v1.ResourceQuota, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim, *vcnodeinfo.Numatopology:
 		only(o)
 	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:
 		only(o, volumeNotes...)

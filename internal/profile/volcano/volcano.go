@@ -80,6 +80,9 @@ func pointsOf(hook string) []policy.Point {
 	if hook == "NodeOrder" {
 		return []policy.Point{"node-score", "company-score", "pod-bonus"}
 	}
+	if hook == "Predicate" {
+		return []policy.Point{"node-filter", "node-ready"}
+	}
 	if p := pointOf(hook); p != "" {
 		return []policy.Point{p}
 	}
@@ -615,7 +618,7 @@ func (r *reader) idleArguments(name, field string, args policy.Arguments, at map
 // partly are the plugins of which a part is not honoured yet.
 func partly() map[string]string {
 	return map[string]string{
-		"nodeorder":             "imagelocality, podaffinity, podtopologyspread",
+		"nodeorder":             "imagelocality",
 		"resource-strategy-fit": "what pods say by annotations",
 		"nodegroup":             "the annotation volcano.sh/nodegroup-resource-limits of queues",
 	}

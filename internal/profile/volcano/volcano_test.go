@@ -327,7 +327,7 @@ tiers:
 	}
 	want := []engine.PluginUse{
 		{Name: "drf", Off: []policy.Point{"gang-order", "pod-order", "leaf-order", "queue-gate"}, Arguments: policy.Arguments{"enableHierarchy": "true"}},
-		{Name: "resource-strategy-fit", Off: []policy.Point{"node-filter", "node-score", "company-score", "pod-bonus"}, Arguments: policy.Arguments{"resources": `{"nvidia.com/gpu":{"type":"MostAllocated","weight":2}}`}},
+		{Name: "resource-strategy-fit", Off: []policy.Point{"node-filter", "node-ready", "node-score", "company-score", "pod-bonus"}, Arguments: policy.Arguments{"resources": `{"nvidia.com/gpu":{"type":"MostAllocated","weight":2}}`}},
 		{Name: "binpack", Off: []policy.Point{"admission-vote"}},
 	}
 	if d := cmp.Diff(want, file.Face.Tiers[0]); d != "" {

@@ -8,10 +8,7 @@
 package nodescores
 
 import (
-	"fmt"
 	"math/bits"
-	"strconv"
-	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
@@ -32,15 +29,7 @@ const MostWeight = 1000
 
 // weight reads a weight, a whole number.
 func weight(args policy.Arguments, name string, otherwise int64) (int64, error) {
-	text, said := args[name]
-	if !said {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil || n < 0 || n > MostWeight {
-		return 0, fmt.Errorf("argument %q is %.40q; it must be a whole number from 0 to %d", name, text, MostWeight)
-	}
-	return n, nil
+	return args.Whole(name, otherwise, MostWeight)
 }
 
 // dimension is that of a resource as Volcano's files name it.

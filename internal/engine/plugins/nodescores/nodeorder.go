@@ -18,7 +18,7 @@ import (
 //	nodeaffinity      2  the weights of the preferred terms that the node matches, of the most that any node matches
 //	tainttoleration   3  the taints PreferNoSchedule that the pod does not tolerate: 100 for none, 0 for the most of any node
 //
-// imagelocality, podaffinity and podtopologyspread are taken and have no effect.
+// podaffinity and podtopologyspread are scorers that look at other nodes' pods: one is SpreadFactory, the other in package podaffinity. imagelocality is taken and has no effect.
 var NodeOrderFactory = policy.Makes(buildNodeOrder)
 
 func buildNodeOrder(args policy.Arguments) (func(*policy.View) *ordering, []string, error) {
@@ -35,7 +35,7 @@ func buildNodeOrder(args policy.Arguments) (func(*policy.View) *ordering, []stri
 		{"tainttoleration.weight", 3, &o.taints},
 		{"imagelocality.weight", 1, new(int64)},
 		{"podaffinity.weight", 2, new(int64)},
-		{"podtopologyspread.weight", 2, new(int64)},
+		{SpreadWeight, 2, new(int64)},
 	} {
 		var err error
 		if *one.into, err = weight(args, one.name, one.otherwise); err != nil {
@@ -43,7 +43,7 @@ func buildNodeOrder(args policy.Arguments) (func(*policy.View) *ordering, []stri
 		}
 	}
 	unknown := args.Unknown("leastrequested.weight", "mostrequested.weight", "balancedresource.weight", "nodeaffinity.weight", "tainttoleration.weight",
-		"imagelocality.weight", "podaffinity.weight", "podtopologyspread.weight")
+		"imagelocality.weight", "podaffinity.weight", SpreadWeight)
 	return func(v *policy.View) *ordering {
 		i := o
 		i.view, i.terms, i.spared = v, map[uint64]*preferred{}, map[uint64]int64{}

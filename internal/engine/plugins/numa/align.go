@@ -70,6 +70,8 @@ type shape struct {
 	local  []int32 // by dimension: index in the matrices, -1 for a resource that no zone has
 	dims   []int   // its inverse
 	alloc  matrix
+
+	holders map[string][]cluster.ZoneShare // what the node says that pods have, by UID
 }
 
 // index returns where the matrices have a dimension, -1 for nowhere.

@@ -86,8 +86,7 @@ func (a *audited) Close() any {
 			continue
 		}
 		n := a.snap.Node(id)
-		z, _ := a.snap.Object(cluster.NodeResourceTopologies, n.Name).(*cluster.NodeZones)
-		fresh := a.build(n, z)
+		fresh := a.build(n, a.zones(n.Name))
 		for _, p := range n.Pods {
 			if v := a.verbs[p]; v == ledger.Evict || v == ledger.Move {
 				fresh.give.plus(fresh.record(a.snap.Pod(p), a.snap.Dims), 1)

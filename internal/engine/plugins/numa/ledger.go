@@ -103,7 +103,7 @@ func (i *instance) ledger(n *cluster.Node) *zoneLedger {
 		return l
 	}
 	var l *zoneLedger
-	z, _ := i.snap.Object(cluster.NodeResourceTopologies, n.Name).(*cluster.NodeZones)
+	z := i.zones(n.Name)
 	if z != nil && len(z.Zones) > 0 && z.Policy != cluster.ZonesIgnored {
 		l = i.build(n, z)
 	}
@@ -139,7 +139,7 @@ func (i *instance) build(n *cluster.Node, z *cluster.NodeZones) *zoneLedger {
 
 // newShape reads what a node says of its zones.
 func newShape(z *cluster.NodeZones, dims cluster.Dims, ignore map[string]bool) shape {
-	s := shape{policy: z.Policy, scope: z.Scope, local: make([]int32, dims.Len())}
+	s := shape{policy: z.Policy, scope: z.Scope, local: make([]int32, dims.Len()), holders: z.Pods}
 	for d := range s.local {
 		s.local[d] = -1
 	}
@@ -169,23 +169,27 @@ func (s *shape) read(z *cluster.NodeZones, dims cluster.Dims, of func(*cluster.Z
 	return m
 }
 
-// record is what is on record for a pod, of each resource no more than the pod asks for at all: a pod's annotations are
+// record is what is on record for a pod, by the node's word or else by the pod's, of each resource no more than the pod asks for at all: a pod's annotations are
 // its owner's to write, and must not take zones from others.
 func (s *shape) record(p *cluster.Pod, dims cluster.Dims) matrix {
 	m := newMatrix(len(s.names), len(s.dims))
-	if len(p.Zones) == 0 {
+	shares, told := s.holders[p.UID]
+	if !told {
+		shares = p.Zones
+	}
+	if len(shares) == 0 {
 		return m
 	}
 	left := make([]int64, len(s.dims))
 	for r, d := range s.dims {
 		left[r] = p.Class.Requests.At(d)
 	}
-	for k := range p.Zones {
-		z := slices.Index(s.names, p.Zones[k].Zone)
+	for k := range shares {
+		z := slices.Index(s.names, shares[k].Zone)
 		if z < 0 {
 			continue
 		}
-		for _, q := range p.Zones[k].Amounts {
+		for _, q := range shares[k].Amounts {
 			if d, ok := dims.Index(q.Name); ok && s.index(d) >= 0 {
 				r := s.index(d)
 				x := max(0, min(q.Value, left[r]))

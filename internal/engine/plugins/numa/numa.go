@@ -32,7 +32,7 @@ const (
 var Factory = policy.Makes(build, ReasonZones)
 
 func build(args policy.Arguments) (func(*policy.View) *instance, []string, error) {
-	p := plugin{ignore: map[string]bool{}, reconstruct: true}
+	p := plugin{ignore: map[string]bool{}, reconstruct: true, sources: []cluster.ObjectKind{cluster.NodeResourceTopologies}}
 	for _, name := range strings.Split(args[argIgnore], ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			p.ignore[dimension(name)] = true
@@ -58,6 +58,17 @@ func dimension(resource string) string {
 type plugin struct {
 	ignore      map[string]bool
 	reconstruct bool
+	sources     []cluster.ObjectKind // the kinds that say what zones a node has: of two of one node the first counts
+}
+
+// zones are what a node says of its zones; nil for nothing.
+func (i *instance) zones(node string) *cluster.NodeZones {
+	for _, kind := range i.sources {
+		if z, ok := i.snap.Object(kind, node).(*cluster.NodeZones); ok {
+			return z
+		}
+	}
+	return nil
 }
 
 // instance is the zones of one run. A node's ledger is made when it is first asked for.
@@ -80,10 +91,12 @@ func (p plugin) open(v *policy.View) *instance {
 		plugin: p, view: v, nodes: map[cluster.NodeID]*zoneLedger{}, demands: map[uint64]*demand{}, placed: map[cluster.PodID]placement{},
 	}
 	i.snap = v.Snapshot()
-	for _, o := range i.snap.Objects(cluster.NodeResourceTopologies) { // order: maxima
-		if z, ok := o.(*cluster.NodeZones); ok {
-			i.widest = max(i.widest, len(z.Zones))
-			i.strict = i.strict || z.Policy == cluster.ZonesSingle || z.Policy == cluster.ZonesRestricted
+	for _, kind := range i.sources {
+		for _, o := range i.snap.Objects(kind) { // order: maxima
+			if z, ok := o.(*cluster.NodeZones); ok {
+				i.widest = max(i.widest, len(z.Zones))
+				i.strict = i.strict || z.Policy == cluster.ZonesSingle || z.Policy == cluster.ZonesRestricted
+			}
 		}
 	}
 	return i
@@ -149,7 +162,7 @@ func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	if i.widest == 0 || len(i.demand(c).each) == 0 {
 		return 0
 	}
-	z, _ := i.snap.Object(cluster.NodeResourceTopologies, n.Name).(*cluster.NodeZones)
+	z := i.zones(n.Name)
 	if z == nil || len(z.Zones) == 0 {
 		return most / int64(i.widest)
 	}
