@@ -182,7 +182,7 @@ func tellDecisions(records []scheduler.Record) string {
 	for i := range records {
 		r := &records[i]
 		c := r.Eviction
-		if c.Cause == engine.Repair {
+		if c.Cause.Own() {
 			line("", "%s  %s releases %s (queue %s)", r.At.UTC().Format(time.TimeOnly), r.Action, r.Gang, c.Queue)
 		} else {
 			line("", "%s  %s for %s (queue %s)", r.At.UTC().Format(time.TimeOnly), c.Cause, r.Gang, c.Queue)

@@ -52,6 +52,7 @@ const (
 	Reclaim       = policy.Reclaim
 	Preempt       = policy.Preempt
 	Repair        = policy.Repair
+	Shuffle       = policy.Shuffle
 )
 
 // This file is what an action may ask and do: all of it, by name. A test compares it with the code. The life of a cycle is in doc.go.
@@ -82,11 +83,12 @@ const (
 //	Rules       who may have what, and take it from whom; nodes are not looked at
 //	  to have     MustAsk, Vote, Refuse, Admit, CheckTurn, CheckGates, FairShare, CompareGangs, CompareAnyGangs
 //	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw, LawfulUnit, TakeIn, InBundles
+//	  to shuffle  Misplaced, LastShuffled, CheckShuffle
 //	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckReturn, CheckGatesNow, OverAgain, CompareQueues, Orders, Entwines, Detail, Risks; no action asks for these
 //	Placer      where pods go
 //	  to place    TryGang; as a what-if Promise, PromisePod, PromiseOn
-//	  elsewhere   SpareUnit, MoveUnit
+//	  elsewhere   SpareUnit, MoveUnit, MoveTo
 //	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, Near, Narrow, ChoiceKey, AppendKinds, Awaits, Rated
 //	  the parts'  Limited; no action asks for these
 //	Session     what takes several of them

@@ -95,7 +95,7 @@ func tried(o *outcome) []Attempt {
 func displacedBy(o *outcome, key cluster.Key) *Displaced {
 	for i := range o.plans {
 		for _, b := range o.plans[i].Bundles {
-			if b.Gang != key || b.Eviction == nil || b.Eviction.Cause == engine.Repair {
+			if b.Gang != key || b.Eviction == nil || b.Eviction.Cause.Own() {
 				continue
 			}
 			d := &Displaced{Action: o.plans[i].Action, Gangs: len(b.Eviction.Victims)}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -90,9 +89,9 @@ func decided(d *Decision, gang cluster.Key, tell func(see.Moment)) {
 	}
 	switch {
 	case c == nil || d.Evicts == 0:
-	case c.Cause == policy.Repair && !lost:
+	case c.Cause.Own() && !lost:
 		tell(see.Moment{What: see.WasEvicted, Pods: d.Evicts, Reason: string(c.Cause), Text: fmt.Sprintf("released: %d of its pods, fewer than its minimum", d.Evicts)})
-	case c.Cause != policy.Repair:
+	case !c.Cause.Own():
 		tell(see.Moment{What: see.MadeRoom, Pods: d.Evicts, Reason: string(c.Cause), Text: fmt.Sprintf("%s: %d pods are made to give way to it", c.Cause, d.Evicts)})
 	}
 	if d.Binds > 0 {

@@ -102,7 +102,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 			keys.EvictedPodsAnnotation: strconv.Itoa(n), keys.EvictorActionAnnotation: o.Action,
 			keys.EvictorPodGroupAnnotation: b.Gang.Name, keys.EvictorNamespaceAnnotation: b.Gang.Namespace,
 		}
-		if b.Eviction.Cause == engine.Repair {
+		if b.Eviction.Cause.Own() {
 			text = fmt.Sprintf("%d pods released by %s", n, o.Action)
 			maps.Copy(annotations, decision)
 		}
@@ -112,7 +112,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 		l.o.Annotated(dialect.Group(v.Gang, v.UID), keys.EventEvict, text, annotations)
 	}
 	switch {
-	case b.Eviction.Cause == engine.Repair:
+	case b.Eviction.Cause.Own():
 	case o.Err != nil:
 		l.o.Annotated(dialect.Group(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %s", o.Action, countEvictions(b)-len(o.Evicted), spared), decision)
 	default:

@@ -90,7 +90,7 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 		pool:        pool, givers: map[string]bool{}, forgetAt: forgetGivers,
 		shares: map[string]string{}, reasons: map[string]bool{}, pulse: newPulse(),
 	}
-	for _, right := range []engine.EvictionCause{engine.Consolidation, engine.Reclaim, engine.Preempt, engine.Repair} {
+	for _, right := range []engine.EvictionCause{engine.Consolidation, engine.Reclaim, engine.Preempt, engine.Repair, engine.Shuffle} {
 		m.evictions.WithLabelValues(string(right)) // from 0 on, or the first eviction of all would be no increase
 		for _, fate := range []string{"evicted", "moved", "placed"} {
 			m.evictedGPUs.WithLabelValues(string(right), fate)

@@ -58,7 +58,7 @@ func (m *monitor) decided(p *engine.Plan, gangs map[cluster.Key]*cluster.Gang) {
 	}
 	for i := range p.Bundles {
 		b := &p.Bundles[i]
-		if b.Eviction == nil || b.Eviction.Cause == engine.Repair {
+		if b.Eviction == nil || b.Eviction.Cause.Own() {
 			continue
 		}
 		at := make(map[pair]standing, len(b.Eviction.Victims))

@@ -118,7 +118,7 @@ const (
 	// EvictedPodsAnnotation is the number of pods that are evicted.
 	EvictedPodsAnnotation = "num-evicted-pods"
 
-	// EvictorActionAnnotation is the action that evicts: reclaim, preempt, consolidation or stalegangeviction.
+	// EvictorActionAnnotation is the action that evicts: reclaim, preempt, consolidation, stalegangeviction, or an action of a face's own.
 	EvictorActionAnnotation = "evictor-action-type"
 
 	// EvictorPodGroupAnnotation is the PodGroup that benefits.

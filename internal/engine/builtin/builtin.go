@@ -27,6 +27,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/priority"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/ray"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/rescheduling"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/resourcetype"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/subgrouporder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
@@ -116,7 +117,7 @@ func volcanos() engine.Registry {
 			nodescores.Binpack: {nodescores.BinpackFactory}, nodescores.NodeOrder: {nodescores.NodeOrderFactory, podaffinity.NodeOrderFactory, nodescores.SpreadFactory}, nodescores.StrategyFit: {nodescores.StrategyFitFactory},
 			votes.NamespaceQuota: {votes.NamespaceQuotaFactory},
 			nodegroup.Name:       {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
-			tasktopology.Name: {tasktopology.Factory}, tdm.Name: {tdm.Factory}, numa.AwareName: {numa.AwareFactory},
+			tasktopology.Name: {tasktopology.Factory}, tdm.Name: {tdm.Factory}, numa.AwareName: {numa.AwareFactory}, rescheduling.Name: {rescheduling.Factory},
 		},
 	}
 	r.Late = map[string]func() engine.Action{
@@ -126,12 +127,13 @@ func volcanos() engine.Registry {
 		"gangreclaim": func() engine.Action {
 			return actions.Disrupt{Cause: policy.Reclaim, Bundles: policy.Bundles{Ordered: true}}
 		},
+		"shuffle": func() engine.Action { return actions.Shuffle{Face: VolcanosFace} },
 	}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"} {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "rescheduling", "usage", "extender",
+		"deviceshare", "usage", "extender",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

@@ -83,7 +83,7 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 			}
 		}
 	}
-	if len(victims) > 0 && gets == (b.Eviction.Cause == policy.Repair) {
+	if len(victims) > 0 && gets == b.Eviction.Cause.Own() {
 		return fmt.Errorf("gang %s: %s, and whether it gets anything is %v", g.Key, b.Eviction.Cause, gets)
 	}
 	for _, v := range victims {
@@ -257,9 +257,9 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.EvictionRecord, in *engine.In
 // legal is the table of docs/concepts/disruption.md, as far as objects alone decide it.
 func (a *auditor) legal(r policy.EvictionCause, g, v *cluster.Gang) error {
 	switch {
-	case r == policy.Repair:
+	case r.Own():
 		if v != g {
-			return fmt.Errorf("repair of gang %s evicts a pod of %s", g.Key, v.Key)
+			return fmt.Errorf("%s of gang %s evicts a pod of %s", r, g.Key, v.Key)
 		}
 		return nil
 	case v == g:

@@ -8,7 +8,8 @@ import (
 )
 
 // TestWildFaces tells stories as TestWild does, of clusters that several faces share: gangs of KAI's, of Volcano's and of Kubernetes' own, with Volcano's scheduler files of many kinds,
-// queues that hand out in order, that let in pods by a gate, that lend and that do not, pods that another's admission holds back, HyperNodes, and NodeShards.
+// queues that hand out in order, that let in pods by a gate, that lend and that do not, pods that another's admission holds back, HyperNodes, and NodeShards, nodes that are lent for hours,
+// and pods that are balanced.
 func TestWildFaces(t *testing.T) {
 	t.Parallel()
 	tellAll(t, facesStory)
@@ -18,6 +19,18 @@ func TestWildFaces(t *testing.T) {
 type facesWild struct {
 	wild
 	gates, shards, hyper bool
+	lent                 *rand.Rand // nil unless nodes are lent for hours, pods are balanced and tasks would rather be together
+}
+
+// lends says yes once in n where nodes are lent.
+func (w *facesWild) lends(n int) bool { return w.lent != nil && w.lent.IntN(n) == 0 }
+
+func (w *facesWild) nodeLine(i int) string {
+	s := w.wild.nodeLine(i)
+	if w.lends(2) {
+		s += " label=volcano.sh/revocable-zone=" + []string{"night", "night", "day", "moon"}[w.lent.IntN(4)]
+	}
+	return s
 }
 
 // face is a word that makes a gang another face's, and a queue for it.
@@ -64,6 +77,9 @@ func (w *facesWild) gangLines(name string) []string {
 		}
 		if w.one(10) {
 			head += " label=volcano.sh/cooldown-time=" + w.pick("1m", "30m")
+		}
+		if w.lent != nil && !w.lends(3) {
+			head += " annotation=volcano.sh/revocable-zone=*"
 		}
 	default:
 		head += w.pick("", "", " nonpreemptible") + w.near()
@@ -155,12 +171,27 @@ func (w *facesWild) file() string {
 	if w.hyper && w.one(2) {
 		second = append(second, "network-topology-aware")
 	}
+	if w.lent != nil {
+		actions += ", shuffle"
+		for _, name := range []string{"tdm", "rescheduling", "task-topology"} {
+			if !w.lends(4) {
+				second = append(second, name)
+			}
+		}
+	}
+	arguments := map[string]string{
+		"tdm":          `{tdm.revocable-zone.night: "20:00-11:30", tdm.revocable-zone.day: "10:00-13:00"}`,
+		"rescheduling": `{interval: 30s, strategies: [{name: lowNodeUtilization, params: {thresholds: {cpu: 50, nvidia.com/gpu: 50}, targetThresholds: {cpu: 60, nvidia.com/gpu: 60}}}]}`,
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "actions: %q\ntiers:\n", actions)
 	for _, tier := range [][]string{first, second} {
 		b.WriteString("- plugins:\n")
 		for _, name := range tier {
 			fmt.Fprintf(&b, "  - name: %s\n", name)
+			if text := arguments[name]; text != "" {
+				fmt.Fprintf(&b, "    arguments: %s\n", text)
+			}
 		}
 	}
 	return b.String()
@@ -196,6 +227,9 @@ func (w *facesWild) command() []string {
 func facesStory(seed int) (story [][]string, options string) {
 	w := &facesWild{wild: wild{r: rand.New(rand.NewPCG(78, uint64(seed))), kinds: map[string]bool{}}}
 	w.kinds["topology"], w.gates, w.shards, w.hyper = w.one(3), w.one(3), w.one(3), w.one(3)
+	if lent := rand.New(rand.NewPCG(79, uint64(seed))); lent.IntN(2) == 0 {
+		w.lent = lent
+	}
 	if w.kinds["topology"] {
 		story = append(story, []string{"topology dc levels=zone,rack"})
 	}

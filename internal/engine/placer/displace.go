@@ -73,6 +73,34 @@ func (pl *Placer) MoveUnit(st *ledger.Statement, u *ledger.VictimUnit) bool {
 	return true
 }
 
+// MoveTo gives the successor of an evicted pod room on the best of the nodes that may takes, other than the one where the pod was, and says whether there is one; if not, the statement
+// is as before. Whether the queue may have it there is looked at too. Of a gang whose pods have to be near each other none moves by itself.
+func (pl *Placer) MoveTo(st *ledger.Statement, g *ledger.GangState, p *cluster.Pod, may func(n *cluster.Node) bool) bool {
+	u := ledger.VictimUnit{Gang: g, Pods: []*cluster.Pod{p}, Charge: p.Charge}
+	if !g.Succeeds(p) || pl.Constrained(g) || pl.rules.OverAgain(&u) {
+		return false
+	}
+	r, in := pl.rankingFor(p, pl.all()), pl.everywhere()
+	var aside []int32
+	var scores []int64
+	i, ok := pl.choose(r, p, in, func() (int32, bool) {
+		for {
+			i, ok := r.best(in)
+			if n := pl.snap.NodeOrder[i]; !ok || n != p.Node && may(pl.snap.Node(n)) {
+				return i, ok
+			}
+			pl.rec.Step()
+			aside, scores = append(aside, i), append(scores, r.setAside(i))
+		}
+	}, func(int) { pl.rec.Step() })
+	r.restore(aside, scores)
+	if !ok || !pl.rules.CheckReturn(g, p.Class.ChargeOn(pl.snap.Node(pl.snap.NodeOrder[i]))).Yes() {
+		return false
+	}
+	st.Move(p, pl.snap.NodeOrder[i])
+	return true
+}
+
 // strays says whether pods of the unit are of no set, so that nobody knows where they should be.
 func strays(u *ledger.VictimUnit) bool {
 	return slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None })

@@ -113,6 +113,8 @@ func (f *Factory) Extensions() iter.Seq[Extension] {
 //	starving             Starving           all of the first tier that has any must agree; nobody asked means no
 //	leaf-order           LeafOrder          first opinion that is not 0, then age, then UID
 //	domain-score         DomainScore        sum
+//	victim-source        VictimSource       those of the first tier that names anybody, all of them
+//	                     VictimKeeper       of all tiers, one yes is enough
 //
 // A face's own have these of the above for gangs of the face besides: gang-order, which stands for that of all; pod-order, likewise, and then the number at the end of the name,
 // age, name; queue-gate, all must agree, they and those of all; node-filter and node-ready, likewise; node-score, which stands for that of all; company-score, which may (SoleCompany); pod-bonus; detail; observer, which hears of all pods; timetable.
@@ -159,6 +161,8 @@ var extensions = []Extension{
 	naming("starving", func(ps *Plugins) *[]Named[Starving] { return &ps.Starving }),
 	many("leaf-order", func(ps *Plugins) *[]LeafOrder { return &ps.leafOrder }),
 	many("domain-score", func(ps *Plugins) *[]DomainScore { return &ps.domains }),
+	many("victim-source", func(ps *Plugins) *[]VictimSource { return &ps.sources }),
+	many("victim-source", func(ps *Plugins) *[]VictimKeeper { return &ps.keepers }),
 	naming("close", func(ps *Plugins) *[]Named[Closer] { return &ps.Closers }),
 }
 

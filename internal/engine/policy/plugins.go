@@ -47,6 +47,8 @@ type Plugins struct {
 	Starving    []Named[Starving]
 	leafOrder   []LeafOrder
 	domains     []DomainScore
+	sources     []VictimSource
+	keepers     []VictimKeeper
 
 	// Faces are what the tiers of a face's own have to say of its gangs, by its name; a face without a configuration has no entry.
 	Faces map[string][]*Plugins

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -184,6 +185,26 @@ type Entwined interface {
 // those of the largest score come first, of equal ones those in which the set has most pods. It is asked for each of them, as the session stands.
 type DomainScore interface {
 	ScoreDomain(q *SetQuery, t *cluster.Topology, d cluster.DomainID) int64
+}
+
+// VictimSource names pods that are not to stay on their nodes, though nobody waits for their room.
+type VictimSource interface {
+	// Victims are those pods, which run, in the order in which they should go. It is asked once in a run, as the session stands then; pods of other faces are left out.
+	Victims() []*cluster.Pod
+	// Leaves says whether they go also where there is no other node for them. Otherwise nobody goes who has none.
+	Leaves() bool
+	// Every is how long after pods of the face last went for such a reason these may; above 0.
+	Every() time.Duration
+	// Why says for which reason a unit with one of them is to go, as the session stands, in words that complete "because"; "" if it is to stay. Of a unit that is Moved all pods are
+	// among Victims.
+	Why(u *ledger.VictimUnit) string
+	// MayGo says whether the successor of a pod that goes may be on a node that takes it, as the session stands without the pod.
+	MayGo(p *cluster.Pod, n *cluster.Node) bool
+}
+
+// VictimKeeper says whether a unit that a VictimSource of the face names stays all the same.
+type VictimKeeper interface {
+	Keeps(u *ledger.VictimUnit) bool
 }
 
 // PodGate says whether a pod of this class could run anywhere at all; it is asked once per class and run.
@@ -375,7 +396,11 @@ const (
 	Reclaim       EvictionCause = "reclaim"       // to take back, from a queue above its share, what is one's own
 	Preempt       EvictionCause = "preempt"       // to make way for higher priority in the same queue
 	Repair        EvictionCause = "repair"        // to release what a fault left of a gang
+	Shuffle       EvictionCause = "shuffle"       // to leave a node on which pods are not to stay, see VictimSource
 )
+
+// Own says that nobody is evicted for another: the gang that gives is whom the decision is about.
+func (c EvictionCause) Own() bool { return c == Repair || c == Shuffle }
 
 // ScorePoint is the unit of scores: one point, in billionths, so that fractions of a point can order nodes.
 const ScorePoint = int64(1_000_000_000)

@@ -479,11 +479,19 @@ func (e *Evictions) mark(ctx context.Context, c *clearing, in *engine.Intent, po
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": in.UID}, "status": map[string]any{"conditions": []map[string]any{{
 		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "reason": keys.ReasonPreempted,
-		"message": cut(fmt.Sprintf("%s for %s", c.action, c.bundle.Gang), maxText), "lastTransitionTime": metav1.Now(),
+		"message": cut(why(c.action, &c.bundle), maxText), "lastTransitionTime": metav1.Now(),
 	}}}})
 	if err != nil {
 		return fmt.Errorf("encode the condition of pod %s/%s: %w", in.Namespace, in.Pod, err)
 	}
 	_, err = e.kit.StrategicStatus(ctx, named(in), body)
 	return err
+}
+
+// why is what a pod is told of why it goes: by which action, for whom, or, where it is for nobody, why.
+func why(action string, b *engine.Bundle) string {
+	if b.Eviction != nil && b.Eviction.Cause == engine.Shuffle && len(b.Eviction.Victims) > 0 {
+		return action + ": " + b.Eviction.Victims[0].Rule
+	}
+	return fmt.Sprintf("%s for %s", action, b.Gang)
 }

@@ -9,7 +9,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/rescheduling"
 	"github.com/muster-scheduler/muster/internal/profile/volcano"
 )
 
@@ -17,6 +19,12 @@ import (
 func ofPrograms() []difference {
 	return []difference{
 		{row: "scheduler-file", find: schedulerFile},
+		{row: "shuffle", find: fileHas(func(f *engine.Face) bool { return slices.Contains(f.Actions, "shuffle") })},
+		{row: "rescheduling", find: fileHas(func(f *engine.Face) bool {
+			return slices.ContainsFunc(f.Tiers, func(tier []engine.PluginUse) bool {
+				return slices.ContainsFunc(tier, func(u engine.PluginUse) bool { return u.Name == rescheduling.Name })
+			})
+		})},
 		{row: "scheduler-file-refused", next: "mend the file before the change: Volcano's compiled-in one would rule", find: schedulerFileRefused},
 		{row: "scheduler-flags", find: schedulerFlags},
 		{row: "several-schedulers", next: "one scheduler, or a NodeShard for each", find: func(o *Objects, f *found) {
@@ -100,6 +108,17 @@ func schedulerFile(o *Objects, f *found) {
 			f.add(told.Error(), "ConfigMap", "", about)
 		}
 	})
+}
+
+// fileHas finds scheduler files of which something holds.
+func fileHas(holds func(f *engine.Face) bool) func(o *Objects, f *found) {
+	return func(o *Objects, f *found) {
+		o.files(func(about, text string) {
+			if file, err := volcano.Parse([]byte(text), builtin.Registry()); err == nil && holds(&file.Face) {
+				f.add("", "ConfigMap", "", about)
+			}
+		})
+	}
 }
 
 func schedulerFileRefused(o *Objects, f *found) {

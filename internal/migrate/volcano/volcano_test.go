@@ -77,7 +77,9 @@ func judge(t testing.TB, text string) (*migrate.Report, []string) {
 
 // each are the differences by key: a cluster that feels one, and whom it is told about, or how it begins to be told.
 var each = map[string][2]string{
-	"scheduler-file":         {configMap("volcano-scheduler-configmap", "volcano-scheduler.conf", "actions: allocate, shuffle\ntiers:\n- plugins:\n  - name: usage\n  - name: frobnicate"), `ConfigMap volcano-system/volcano-scheduler-configmap:volcano-scheduler.conf: line 5: tiers[0].plugins[1].name is "frobnicate", which is no plugin, and is left out`},
+	"scheduler-file":         {configMap("volcano-scheduler-configmap", "volcano-scheduler.conf", "actions: allocate, backfill\ntiers:\n- plugins:\n  - name: usage\n  - name: frobnicate"), `ConfigMap volcano-system/volcano-scheduler-configmap:volcano-scheduler.conf: line 5: tiers[0].plugins[1].name is "frobnicate", which is no plugin, and is left out`},
+	"shuffle":                {configMap("volcano-scheduler-configmap", "volcano-scheduler.conf", "actions: allocate, shuffle"), "ConfigMap volcano-system/volcano-scheduler-configmap:volcano-scheduler.conf: "},
+	"rescheduling":           {configMap("volcano-scheduler-configmap", "volcano-scheduler.conf", "actions: allocate\ntiers:\n- plugins:\n  - name: rescheduling"), "ConfigMap volcano-system/volcano-scheduler-configmap:volcano-scheduler.conf: "},
 	"scheduler-file-refused": {configMap("volcano-scheduler-configmap", "volcano-scheduler.conf", "actions: dance"), `ConfigMap volcano-system/volcano-scheduler-configmap:volcano-scheduler.conf: the scheduler file is refused: line 1: actions names "dance"`},
 	"scheduler-flags":        {program("vc-scheduler", "--scheduler-conf=/a/b.conf -v=3 --plugins-dir=/plugins 2>&1", ""), "Deployment volcano-system/vc-scheduler: the flag --plugins-dir of Volcano's scheduler is not read"},
 	"several-schedulers":     {program("vc-scheduler", "", "MULTI_SCHEDULER_ENABLE"), "Deployment volcano-system/vc-scheduler: MULTI_SCHEDULER_ENABLE"},

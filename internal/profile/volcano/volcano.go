@@ -116,6 +116,8 @@ func pointOf(hook string) policy.Point {
 		return "node-filter"
 	case "HyperNodeOrder":
 		return "domain-score"
+	case "Victim":
+		return "victim-source"
 	}
 	return ""
 }
@@ -306,7 +308,7 @@ func (r *reader) actions(n *yaml.Node) error {
 		}
 	}
 	if before, after := disordered(r.out.Face.Actions); before != "" {
-		r.tell(n.Line, "actions", fmt.Sprintf("has %s before %s, and the order has no effect: actions are done in that of the scheduler's own configuration, %s, and then those in bundles", before, after, strings.Join(order(), ", ")))
+		r.tell(n.Line, "actions", fmt.Sprintf("has %s before %s, and the order has no effect: actions are done in that of the scheduler's own configuration, %s, and then those in bundles and shuffle", before, after, strings.Join(order(), ", ")))
 	}
 	return nil
 }
@@ -314,7 +316,7 @@ func (r *reader) actions(n *yaml.Node) error {
 // order is that in which the actions of a scheduler's own configuration are done, unless it says otherwise, as far as a file may name them.
 func order() []string { return []string{"enqueue", "allocate", actionReclaim, "preempt"} }
 
-// disordered returns the first two neighbours of a list of actions that are done the other way round; "" for none. Backfill is part of allocate, and of those in bundles the file
+// disordered returns the first two neighbours of a list of actions that are done the other way round; "" for none. Backfill is part of allocate, and of those in bundles and shuffle the file
 // says which is first.
 func disordered(actions []string) (before, after string) {
 	rank := func(name string) int {
@@ -325,7 +327,7 @@ func disordered(actions []string) (before, after string) {
 	}
 	last := ""
 	for _, name := range actions {
-		if name == "backfill" || name == "shuffle" {
+		if name == "backfill" {
 			continue
 		}
 		if last != "" && rank(last) > rank(name) {
@@ -560,6 +562,11 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 			return nil, Fault{line, field + ".arguments", "cannot be: " + err.Error()}
 		}
 		for _, key := range strange {
+			top := key[:strings.IndexAny(key+".[", ".[")] // of what is within a list
+			if at[key] == 0 && at[top] > 0 {
+				r.tell(at[top], field+".arguments."+brief(key), "is nothing that plugin "+name+" knows, and has no effect")
+				continue
+			}
 			r.tell(at[key], field+".arguments."+brief(key), "is no argument of plugin "+name)
 		}
 	}

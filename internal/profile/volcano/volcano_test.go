@@ -206,6 +206,7 @@ func TestOrderIsTold(t *testing.T) {
 		"enqueue, allocate, preempt, reclaim, backfill":                  "has preempt before reclaim",
 		"preempt, backfill, allocate":                                    "has preempt before allocate",
 		"allocate, enqueue":                                              "has allocate before enqueue",
+		"enqueue, shuffle, allocate":                                     "has shuffle before allocate",
 		"enqueue, gangreclaim, allocate":                                 "has gangreclaim before allocate",
 	} {
 		file, err := Parse([]byte("actions: "+actions), builtin.Registry())
@@ -216,7 +217,7 @@ func TestOrderIsTold(t *testing.T) {
 		for _, f := range file.Told {
 			got += f.Error()
 		}
-		if want == "" && got != "" || want != "" && (!strings.HasPrefix(got, "line 1: actions "+want) || !strings.Contains(got, "enqueue, allocate, reclaim, preempt, and then those in bundles")) {
+		if want == "" && got != "" || want != "" && (!strings.HasPrefix(got, "line 1: actions "+want) || !strings.Contains(got, "enqueue, allocate, reclaim, preempt, and then those in bundles and shuffle")) {
 			t.Errorf("%s: told %q, want %q", actions, got, want)
 		}
 	}
@@ -238,6 +239,8 @@ tiers:
     enableJobEnqueued: true
   - name: usage
     arguments: {thresholds: {cpu: 80}}
+  - name: rescheduling
+    arguments: {strategies: [{name: offlineOnly}]}
   comment: none
 configurations:
 - name: allocate
@@ -253,23 +256,24 @@ metrics: {type: prometheus}
 	}
 	for i, want := range []string{
 		"line 2: colour is no key of a scheduler file",
-		"line 17: configurations[0].arguments.predicateErrorCacheEnable has no effect yet",
-		"line 18: metrics is known and has no effect yet",
+		"line 19: configurations[0].arguments.predicateErrorCacheEnable has no effect yet",
+		"line 20: metrics is known and has no effect yet",
 		`line 5: tiers[0].plugins[0].name is "overcomit", which is no plugin, and is left out; the nearest that is one is overcommit`,
 		"line 8: tiers[0].plugins[1].enableTheCat is no key of a plugin",
 		"line 9: tiers[0].plugins[1].arguments.whim is no argument of plugin proportion",
-		"line 14: tiers[0].comment is no key of a tier",
+		"line 15: tiers[0].plugins[4].arguments.strategies[0].name=offlineOnly is nothing that plugin rescheduling knows, and has no effect",
+		"line 16: tiers[0].comment is no key of a tier",
 		"line 12: tiers name plugins that have no part of their own yet: usage",
 	} {
 		if i >= len(told) || !strings.Contains(told[i], want) {
 			t.Errorf("%d: want %s, told:\n%s", i, want, strings.Join(told, "\n"))
 		}
 	}
-	if len(told) != 8 {
+	if len(told) != 9 {
 		t.Errorf("told %d things", len(told))
 	}
 	uses := file.Face.Tiers[0]
-	if len(uses) != 3 || !slices.Equal(uses[0].Off, []policy.Point{"admission-vote"}) || uses[1].Off != nil || len(file.Face.Actions) != 2 {
+	if len(uses) != 4 || !slices.Equal(uses[0].Off, []policy.Point{"admission-vote"}) || uses[1].Off != nil || len(file.Face.Actions) != 2 {
 		t.Errorf("%+v", file.Face)
 	}
 }

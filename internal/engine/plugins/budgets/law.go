@@ -39,6 +39,9 @@ func (l *law) VoteReclaimable(_ *ledger.GangState, _ cluster.Resources, c *polic
 	return l.vote(c)
 }
 
+// Keeps implements policy.VictimKeeper.
+func (l *law) Keeps(u *ledger.VictimUnit) bool { return l.of != nil && l.of.violated(u) != nil }
+
 // Done implements policy.Observer.
 func (l *law) Done(op ledger.Op) {
 	if l.of != nil {

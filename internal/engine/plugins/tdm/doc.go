@@ -6,5 +6,8 @@
 //	gangs       those that make way for others come after those that do not, and others do not go for them
 //	victims     by preempt, pods of gangs that make way, as many of a gang in a cycle as its budget says: Number of them, all but Number of them, or one
 //
+//	leave       by shuffle, revocable pods of nodes whose zone, of those that the file names, is closed: what a gang can do without as its budget says, each tdm.evict.period (1m); what it needs
+//	            for other nodes, or all of it at once
+//
 // Arguments: tdm.revocable-zone.NAME, two times as HH:MM-HH:MM, which differ; tdm.evict.period, a duration above 0.
 package tdm

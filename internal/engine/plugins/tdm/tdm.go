@@ -33,19 +33,21 @@ func build(args policy.Arguments) (func(*policy.View) *instance, []string, error
 	if err != nil {
 		return nil, nil, err
 	}
+	every := time.Minute
 	if text, said := args[PeriodArgument]; said {
-		if d, err := time.ParseDuration(text); err != nil || d <= 0 {
+		if every, err = time.ParseDuration(text); err != nil || every <= 0 {
 			return nil, nil, fmt.Errorf("argument %q is %.40q; it must be a duration above 0, such as 1m", PeriodArgument, text)
 		}
 	}
 	return func(v *policy.View) *instance {
-		return &instance{view: v, zones: zones, taken: map[cluster.GangID]int64{}}
+		return &instance{view: v, zones: zones, every: every, taken: map[cluster.GangID]int64{}}
 	}, args.Unknown(append(known, PeriodArgument)...), nil
 }
 
 type instance struct {
 	view  *policy.View
 	zones map[string]zone
+	every time.Duration
 	lent  *lent                    // nil until asked for
 	taken map[cluster.GangID]int64 // how many pods of a gang go in this run
 }
@@ -119,7 +121,7 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	return i.judge(p.Class.Revocable, n)
 }
 
-// CheckStay implements policy.NodeStay: who runs is not sent away by a zone that closes.
+// CheckStay implements policy.NodeStay: who runs is not sent away for others by a zone that closes.
 func (*instance) CheckStay(*cluster.Pod, *cluster.Node) bool { return true }
 
 // Refuses implements policy.NodeRefusals.
