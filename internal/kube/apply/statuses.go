@@ -41,6 +41,8 @@ type StatusOptions struct {
 	// Autoscaled says whether something buys nodes for pods that say Unschedulable, beside a Cluster Autoscaler, whose ConfigMap the
 	// snapshots show. It must not block for long; nil: nothing does.
 	Autoscaled func() bool
+	// Bound is when a pod was last bound that is alone in its bundle; what nobody waits for stands back then. Nil: that is not looked at.
+	Bound func() time.Time
 	// Event records an event about an object. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
 }
