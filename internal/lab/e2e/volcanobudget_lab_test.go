@@ -93,6 +93,6 @@ func budgetJob(namespace, name string) *vcbatch.Job {
 
 // What a pod costs now, in revisions of etcd, with room for what comes or not by chance. It only ever falls.
 const (
-	volcanoBudgetJob   = 9.0
-	volcanoBudgetAlone = 9.0
+	volcanoBudgetJob   = 4.2
+	volcanoBudgetAlone = 6.5
 )
