@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -225,14 +226,17 @@ func (c *Controller) carryOut(ctx context.Context, p plan) (bool, error) {
 	if p.group != nil {
 		first = append(first, func() error { return c.group(ctx, p.key, p.group) })
 	}
-	errs := []error{together(first)}
-	errs = append(errs, slowly(len(p.kill), func(i int) error { return c.kill(ctx, p.kill[i]) }))
+	beside := side{c.deps.Guard, j}
+	errs := []error{beside.together(first), beside.slowly(len(p.kill), func(i int) error { return c.kill(ctx, p.kill[i]) })}
+	var told sync.Once // one speaks for all
 	for rest := p.make; len(rest) > 0; {
 		alike := alike(rest)
-		err := slowly(alike, func(i int) error {
+		err := beside.slowly(alike, func(i int) error {
 			err := c.make(ctx, p.key, rest[i])
 			if err != nil {
-				c.tell(p, note{warning: true, reason: "FailedCreate", message: fmt.Sprintf("create pod %s: %v", rest[i].Name, err)})
+				told.Do(func() {
+					c.tell(p, note{warning: true, reason: "FailedCreate", message: fmt.Sprintf("create pod %s: %v", rest[i].Name, err)})
+				})
 			}
 			return err
 		})

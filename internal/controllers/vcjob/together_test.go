@@ -15,7 +15,7 @@ func TestSlowly(t *testing.T) {
 	for n, failing := range map[int]int{0: -1, 1: -1, 40: -1, 41: 0, 42: 5, 43: 42} { // order: each for itself
 		var mu sync.Mutex
 		done, now, most := map[int]int{}, 0, 0
-		err := slowly(n, func(i int) error {
+		err := side{}.slowly(n, func(i int) error {
 			mu.Lock()
 			done[i]++
 			now++
