@@ -17,9 +17,11 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -262,6 +264,8 @@ func podLine(p *cluster.Pod) string {
 func (v *view) whyNoGang(p *cluster.Pod, full *v1.Pod) error {
 	key := p.GangKey()
 	switch {
+	case p.NodeName == "" && apply.Missing(full) != "": // of whichever face
+		return fmt.Errorf("pod %s waits: %s", p.FullName(), apply.Missing(full))
 	case !slices.Contains(v.names, full.Spec.SchedulerName):
 		return fmt.Errorf("pod %s is not Muster's: its spec.schedulerName is %q. Pods with %s are; a pod's name of scheduler cannot be changed, so recreate it "+
 			"(or, if your scheduler answers to that name, add --scheduler-name %s)", p.FullName(), full.Spec.SchedulerName, strings.Join(v.names, " or "), full.Spec.SchedulerName)
@@ -271,6 +275,9 @@ func (v *view) whyNoGang(p *cluster.Pod, full *v1.Pod) error {
 		return fmt.Errorf("pod %s has no gang yet: its owner has no PodGroup, and it has neither of the annotations %s and %s. The podgrouper writes one of them within a second. Is that role running "+
 			"(`muster run podgrouper`, or `muster run all`)? Its log names the pods it cannot group", p.FullName(), kai.PodGroupAnnotation, keys.OwnGangAnnotation)
 	case v.snap.GangByKey(key) == nil:
+		if named, ok := dialect.GroupNamedBy(full, key); ok && key.Face != kai.Face {
+			return fmt.Errorf("pod %s waits: %s", p.FullName(), apply.GroupMissing(named))
+		}
 		return fmt.Errorf("pod %s asks for PodGroup %s (annotation %s), which does not exist, or belongs to another shard. Create it, or remove the annotation "+
 			"for the podgrouper to make one", p.FullName(), key, kai.PodGroupAnnotation)
 	}

@@ -77,3 +77,30 @@ func TestFailedBindIsNotStarting(t *testing.T) {
 		}
 	}
 }
+
+// TestPodWithoutItsPodGroup: of a pod of any face that names a PodGroup which is not there, explain says what its scheduler wrote to it, or, before that is there, the same of one of Kubernetes' own.
+func TestPodWithoutItsPodGroup(t *testing.T) {
+	t.Parallel()
+	v := seen(t, cluster.PodState{Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}}})
+	group := "away"
+	for what, c := range map[string]struct {
+		pod  *v1.Pod
+		gang cluster.Key
+		want string
+	}{
+		"of Volcano's": {&v1.Pod{Spec: v1.PodSpec{SchedulerName: "volcano"}, Status: v1.PodStatus{Conditions: []v1.PodCondition{{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "PodGroupDoesNotExist: PodGroup away of scheduling.volcano.sh",
+		}}}}, cluster.Key{}, "pod team/p waits: PodGroup away of scheduling.volcano.sh"},
+		"of Kubernetes'": {
+			&v1.Pod{Spec: v1.PodSpec{SchedulerName: kai.DefaultSchedulerName, SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: &group}}},
+			cluster.Key{Face: "upstream", Namespace: "team", Name: group},
+			"pod team/p waits: PodGroup away of scheduling.k8s.io in namespace team, which spec.schedulingGroup.podGroupName names, does not exist",
+		},
+	} {
+		c.pod.Namespace, c.pod.Name = "team", "p"
+		p := &cluster.Pod{PodState: cluster.PodState{Namespace: "team", Name: "p", Gang: c.gang, Ours: true}}
+		if err := v.whyNoGang(p, c.pod); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

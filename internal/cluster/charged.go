@@ -138,6 +138,9 @@ func (s *Store) wait(p *Pod) {
 		s.lostPods[p.home()] = lost
 	}
 	lost[p.ID] = struct{}{}
+	if p.Ours && p.Phase == Pending {
+		s.astray = setBit(s.astray, p.ID, true)
+	}
 }
 
 // part undoes join.
@@ -148,7 +151,9 @@ func (s *Store) part(p *Pod) {
 		s.count(g, p, -1)
 	}
 	if m := s.lostPods[p.home()]; m != nil {
-		delete(m, p.ID)
+		if delete(m, p.ID); int(p.ID)>>6 < len(s.astray) {
+			s.astray = setBit(s.astray, p.ID, false)
+		}
 		if len(m) == 0 {
 			delete(s.lostPods, p.home())
 		}

@@ -40,6 +40,7 @@ type Snapshot struct {
 	pending    []uint64
 	partial    []uint64
 	odd        []uint64
+	astray     []uint64
 	answers    map[string]RememberedAnswer
 	objects    map[ObjectKind]map[string]any
 	antiTerm   int
@@ -111,13 +112,18 @@ func (s *Snapshot) OddGangs() iter.Seq[*Gang] {
 	return func(yield func(*Gang) bool) { each(s.odd, func(id GangID) bool { return yield(s.Gang(id)) }) }
 }
 
+// Astray yields, in ID order, the pods of ours that wait and ask for a gang that is not there: nothing is tried for them, and no gang's trace names them.
+func (s *Snapshot) Astray() iter.Seq[*Pod] {
+	return func(yield func(*Pod) bool) { each(s.astray, func(id PodID) bool { return yield(s.Pod(id)) }) }
+}
+
 // each calls f for the members of a bitset, in order, until it says no.
-func each(set []uint64, f func(GangID) bool) {
+func each[I GangID | PodID](set []uint64, f func(I) bool) {
 	for w, word := range set {
 		for word != 0 {
 			b := bits.TrailingZeros64(word)
 			word &^= 1 << b
-			if !f(GangID(w<<6 | b)) {
+			if !f(I(w<<6 | b)) {
 				return
 			}
 		}

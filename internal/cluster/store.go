@@ -46,6 +46,7 @@ type Store struct {
 	pending    []uint64
 	partial    []uint64
 	odd        []uint64
+	astray     []uint64 // see Snapshot.Astray
 	releasing  map[PodID]struct{}
 	assumed    map[PodID]struct{}
 	objects    map[ObjectKind]map[string]any
@@ -185,7 +186,7 @@ func (s *Store) Snapshot(now Instant) *Snapshot {
 		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
 		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Lost: slices.SortedFunc(maps.Values(s.gone), func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }), Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
-		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), objects: maps.Clone(s.objects), answers: maps.Clone(s.answers),
+		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), astray: slices.Clone(s.astray), objects: maps.Clone(s.objects), answers: maps.Clone(s.answers),
 		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies, keys: &gangKeys{},
 	}
 	s.topologiesShared = true
@@ -581,7 +582,7 @@ func (s *Store) setPending(id GangID, on bool) {
 }
 
 // setBit puts an ID into a bitset or takes it out.
-func setBit(set []uint64, id GangID, on bool) []uint64 {
+func setBit[I GangID | PodID](set []uint64, id I, on bool) []uint64 {
 	w := int(id) >> 6
 	for len(set) <= w {
 		set = append(set, 0)

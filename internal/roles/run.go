@@ -529,9 +529,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
-	ro.Event, ro.Autoscaled = event, sync.OnceValue(p.autoscaled)
+	ro.Event, ro.Bound, ro.Autoscaled = event, events.Last, sync.OnceValue(p.autoscaled)
 	statuses := told{apply.NewStatuses(pool, kit, p.cache, ro)}
-	statuses = append(statuses, apply.NewUpstreams(pool, kit, p.cache, ro.Settle))
+	statuses = append(statuses, apply.NewUpstreams(pool, kit, p.cache, ro.Settle), apply.NewStrays(pool, kit, p.cache, ro))
 	if len(p.VolcanoNames) > 0 {
 		statuses = append(statuses, apply.NewGroups(pool, kit, p.cache, ro))
 	}

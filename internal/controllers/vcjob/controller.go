@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -215,30 +216,37 @@ func (c *Controller) carryOut(ctx context.Context, p plan) (bool, error) {
 		}
 		return false, err
 	}
-	var errs []error
-	try := func(err error) { errs = append(errs, err) }
+	var first []func() error // what needs nothing of each other
 	for _, v := range p.claims {
-		try(c.create(ctx, v))
+		first = append(first, func() error { return c.create(ctx, v) })
 	}
 	for i := range p.objects {
-		try(c.object(ctx, &p.objects[i]))
+		first = append(first, func() error { return c.object(ctx, &p.objects[i]) })
 	}
 	if p.group != nil {
-		try(c.group(ctx, p.key, p.group))
+		first = append(first, func() error { return c.group(ctx, p.key, p.group) })
 	}
-	for _, pod := range p.kill {
-		try(c.kill(ctx, pod))
-	}
-	for _, pod := range p.make {
-		err := c.make(ctx, p.key, pod)
-		if err != nil {
-			c.tell(p, note{warning: true, reason: "FailedCreate", message: fmt.Sprintf("create pod %s: %v", pod.Name, err)})
-			try(err)
+	beside := side{c.deps.Guard, j}
+	errs := []error{beside.together(first), beside.slowly(len(p.kill), func(i int) error { return c.kill(ctx, p.kill[i]) })}
+	var told sync.Once // one speaks for all
+	for rest := p.make; len(rest) > 0; {
+		alike := alike(rest)
+		err := beside.slowly(alike, func(i int) error {
+			err := c.make(ctx, p.key, rest[i])
+			if err != nil {
+				told.Do(func() {
+					c.tell(p, note{warning: true, reason: "FailedCreate", message: fmt.Sprintf("create pod %s: %v", rest[i].Name, err)})
+				})
+			}
+			return err
+		})
+		if rest = rest[alike:]; err != nil {
+			errs = append(errs, err)
 			break // the rest would hardly fare better
 		}
 	}
 	if p.wrong != nil {
-		try(&wrongJob{p.wrong})
+		errs = append(errs, &wrongJob{p.wrong})
 	}
 	if err := errors.Join(errs...); err != nil && p.wrong == nil {
 		return false, err

@@ -16,6 +16,10 @@ var (
 	ReasonQueueClosed  = &Reason{Key: "QueueClosed", Text: "queue {object:q}: {detail}", Unblock: UnblockOpen, Untried: true}
 	ReasonQueueBroken  = &Reason{Key: "QueueTreeBroken", Text: "queue {object:q}: {detail}", Unblock: UnblockTree, Untried: true}
 	ReasonGangInvalid  = &Reason{Key: "InvalidGang", Text: "{detail}", Unblock: UnblockGang, Untried: true}
+	// ReasonGroupMissing: the object is a PodGroup that a pod names, with its API groups, the detail the field that names it. No gang has it, only the pod.
+	ReasonGroupMissing = &Reason{Key: "PodGroupDoesNotExist", Text: "PodGroup {object}, which {detail} names, does not exist: create it in the pod's namespace, or make the pod anew with the name of one that is there", Unblock: UnblockObject, Untried: true}
+	// ReasonGroupNoName: the object is a text of a pod that stands where the name of a PodGroup is expected, the detail the field
+	ReasonGroupNoName = &Reason{Key: "NoPodGroupName", Text: "{detail} is {object:q}, which no PodGroup can be called: it is the name alone of a PodGroup of the pod's namespace; make the pod anew with it", Unblock: UnblockObject, Untried: true}
 	// ReasonNoAllocate: the configuration of the gang's face has no action that places gangs
 	ReasonNoAllocate      = &Reason{Key: "NoAllocate", Text: "the configuration for {detail} has no action that places gangs", Unblock: UnblockSettings, Untried: true}
 	ReasonGangNotReady    = &Reason{Key: "GangNotReady", Text: "{have} of {need} pods needed exist[, of {detail}]", Unblock: UnblockPods, Untried: true}
@@ -65,6 +69,6 @@ func Reasons() []*Reason {
 		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
 		ReasonQueueDepth, ReasonBehind, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonPodKept, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
 		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,
-		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonNotStarving, ReasonNotReclaimable, ReasonNoJudge, ReasonUnbroken, ReasonSwitchedOff,
+		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonNotStarving, ReasonNotReclaimable, ReasonNoJudge, ReasonUnbroken, ReasonSwitchedOff, ReasonGroupMissing, ReasonGroupNoName,
 	}
 }

@@ -10,6 +10,7 @@
 //	                             └──► a gang's record, its Bindings, the record's delete, if none of it needs the binder ──► an event of the gang
 //	             ──► Evictions.Submit ──► evictions, each after a look at what it is for ──► Outcome ──► the loop spares the rest
 //	engine.Trace ──► Statuses.Publish ──► what changed, after it has settled ──► conditions, events
+//	Snapshot.Astray ──► Strays.Publish ──► whose PodGroup is not there, after it has settled ──► conditions
 //	Trace.Lifted ──► Gates.Publish ──► a queue's gate is taken off
 //	Store.Hold   ──► Nominations.Publish ──► status.nominatedNodeName, after it has settled ──► the next process
 //

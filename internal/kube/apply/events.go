@@ -89,6 +89,14 @@ func (n *Events) Bound(in *engine.Intent) {
 	n.work.Put(0, b)
 }
 
+// Last is when a pod was last bound by the scheduler by itself; the zero time for never. It is safe for concurrent use.
+func (n *Events) Last() time.Time {
+	if at := n.last.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
 // toldPods is how many pods the event of a gang names.
 const toldPods = 8
 

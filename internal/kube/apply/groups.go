@@ -39,6 +39,7 @@ type Groups struct {
 	kit    *write.Kit
 	reader client.Reader
 	settle time.Duration
+	bound  func() time.Time
 	event  func(about client.Object, kind, reason, message string)
 	work   *Queue[object]
 
@@ -58,13 +59,15 @@ type group struct {
 
 	want   volcano.Status
 	queued bool
+	// trails is since when something is to be written for which nobody waits; zero if nothing is, or somebody waits for it.
+	trails time.Time
 	placed int32
 	told   said // the reason of the last event about it; none once it has its places
 	// fell is until when it is Pending, since it ran and has lost every place: it begins anew.
 	fell time.Time
 }
 
-// NewGroups returns a writer of Volcano's statuses, which pool runs, and of the event that tells of a new reason. Of the options it takes Settle and Event.
+// NewGroups returns a writer of Volcano's statuses, which pool runs, and of the event that tells of a new reason. Of the options it takes Settle, Bound and Event.
 func NewGroups(pool *Pool, kit *write.Kit, reader client.Reader, o StatusOptions) *Groups {
 	g := groupsOfFace(pool, kit, reader, o, volcano.Face, groupWork)
 	g.put = g.putVolcano
@@ -72,9 +75,12 @@ func NewGroups(pool *Pool, kit *write.Kit, reader client.Reader, o StatusOptions
 }
 
 func groupsOfFace(pool *Pool, kit *write.Kit, reader client.Reader, o StatusOptions, face string, kind Kind) *Groups {
-	g := &Groups{face: face, kind: kind, kit: kit, reader: reader, settle: cmp.Or(o.Settle, time.Second), event: o.Event, gangs: map[string]*group{}}
+	g := &Groups{face: face, kind: kind, kit: kit, reader: reader, settle: cmp.Or(o.Settle, time.Second), bound: o.Bound, event: o.Event, gangs: map[string]*group{}}
 	if g.event == nil {
 		g.event = func(client.Object, string, string, string) {}
+	}
+	if g.bound == nil {
+		g.bound = func() time.Time { return time.Time{} }
 	}
 	g.work = NewQueue(pool, kind, Job[object]{Tenant: object.tenant, About: g.about, Try: g.serve})
 	return g
@@ -165,8 +171,57 @@ func (g *Groups) look(snap *cluster.Snapshot, gang *cluster.Gang, w *engine.Gang
 		return again
 	}
 	of.want, of.queued = want, true
-	g.work.Put(0, object{gang.Key.Namespace, gang.UID})
+	switch {
+	case awaited(snap, gang, &want):
+		of.trails = time.Time{}
+	case of.trails.IsZero():
+		of.trails = now
+	}
+	g.work.Put(g.left(of, now), object{gang.Key.Namespace, gang.UID})
 	return again
+}
+
+// What nobody waits for is written once it has stood for as long as a reason, so that the phases and counts of a gang that is placed come in one write, and stands back while pods are bound (ADR 5): until none was for boundQuiet, trailLongest at most.
+// In between it is looked at every trailStep.
+const (
+	trailLongest = 10 * time.Second
+	trailStep    = 2 * time.Second
+)
+
+// left is how long what is to be said of a gang is not written yet.
+func (g *Groups) left(of *group, now time.Time) time.Duration {
+	if of.trails.IsZero() {
+		return 0
+	}
+	due := of.trails.Add(g.settle)
+	if quiet := g.bound().Add(boundQuiet); quiet.After(due) {
+		due = quiet
+		if step := now.Add(trailStep); due.Before(step) {
+			due = step
+		}
+		if last := of.trails.Add(trailLongest); last.Before(due) {
+			due = last
+		}
+	}
+	return due.Sub(now)
+}
+
+// awaited says of a status that somebody may wait for it: who makes the pods of a gang that has not all that it needs, and who is to be told that it is not admitted, has lost its places, or why it waits. That a gang which has its
+// pods is admitted, as Volcano's session does it with placing it, and that it runs and how many of it do, is read by people.
+func awaited(snap *cluster.Snapshot, gang *cluster.Gang, want *volcano.Status) bool {
+	switch {
+	case want.Placed:
+		return false
+	case want.Phase != v1beta1.PodGroupInqueue || want.Reason != "":
+		return true
+	}
+	alive := 0
+	for _, id := range gang.Pods {
+		if p := snap.Pod(id); p.Phase.Alive() || p.Finished() {
+			alive++
+		}
+	}
+	return alive == 0 || alive < gang.MinPods()
 }
 
 // about is the PodGroup of an item; without a name once nothing is to be said of it.
@@ -187,7 +242,13 @@ func (g *Groups) serve(ctx context.Context, gang object) error {
 		g.mu.Unlock()
 		return nil
 	}
+	if left := g.left(of, time.Now()); left > 0 {
+		g.mu.Unlock()
+		g.work.Put(left, gang)
+		return nil
+	}
 	key, want, says := of.key, of.want, of.says
+	of.trails = time.Time{}
 	g.mu.Unlock()
 	about, err := g.put(ctx, key, gang.uid, want)
 	if err == nil && about != nil {

@@ -42,7 +42,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		policy.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
 		topology.ReasonTopologyLevel, dynamicresources.ReasonClaimMissing, dynamicresources.ReasonClaimBroken, dynamicresources.ReasonClaimQueue, dynamicresources.ReasonClaimFull,
 		dynamicresources.ReasonDeviceClassMissing, filters.ReasonVolumeClaimMissing, filters.ReasonVolumeClaimBroken, filters.ReasonVolumeInUse,
-		policy.ReasonNoAllocate, votes.ReasonNamespaceFull, policy.ReasonPostponed, policy.ReasonBinding, policy.ReasonReleasing,
+		policy.ReasonNoAllocate, policy.ReasonGroupMissing, policy.ReasonGroupNoName, votes.ReasonNamespaceFull, policy.ReasonPostponed, policy.ReasonBinding, policy.ReasonReleasing,
 	}
 	yes := []*engine.Reason{
 		nil, policy.ReasonInsufficient, policy.ReasonNoSharedDevice, predicates.ReasonNoDeviceMemory, policy.ReasonGangNoRoom,

@@ -43,6 +43,7 @@ type Kind struct {
 //	groupWork       namespaces in turn  a gang                    never
 //	kubeBatchWork   namespaces in turn  a gang                    never
 //	upstreamWork    namespaces in turn  a group                   never
+//	strayWork       namespaces in turn  a pod                     never
 //	nominationWork  namespaces in turn  a pod, so many a second   never
 //	gateWork        namespaces in turn  a pod                     never: it is put again in each cycle until it has no gate
 //	annotationWork  namespaces in turn  a gang, so many a second  never
@@ -59,6 +60,7 @@ var (
 	groupWork      = Kind{Name: "the status of a PodGroup of Volcano's", Workers: 8, First: time.Second}
 	kubeBatchWork  = Kind{Name: "the status of a PodGroup of kube-batch's", Workers: 8, First: time.Second}
 	upstreamWork   = Kind{Name: "the status of a PodGroup of Kubernetes'", Workers: 8, First: time.Second}
+	strayWork      = Kind{Name: "the PodGroup that a pod lacks", Workers: 4, First: time.Second}
 	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
 	gateWork       = Kind{Name: "the gate of a queue", Workers: 5, First: time.Second}
 	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}

@@ -41,6 +41,8 @@ type StatusOptions struct {
 	// Autoscaled says whether something buys nodes for pods that say Unschedulable, beside a Cluster Autoscaler, whose ConfigMap the
 	// snapshots show. It must not block for long; nil: nothing does.
 	Autoscaled func() bool
+	// Bound is when a pod was last bound that is alone in its bundle; what nobody waits for stands back then. Nil: that is not looked at.
+	Bound func() time.Time
 	// Event records an event about an object. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
 }
@@ -437,14 +439,26 @@ func (r *Statuses) writePod(ctx context.Context, namespace string, ref podRef, m
 	if string(p.UID) != ref.uid || p.Spec.NodeName != "" {
 		return nil
 	}
-	reason, text := podReason(m.verdict.Reason, m.says.bought), m.text
-	if reason == v1.PodReasonUnschedulable && !m.verdict.Reason.NodesHelp() {
-		text = cut(m.verdict.Reason.Key+": "+text, maxText)
+	result, err := unscheduled(ctx, r.kit, &p, m.verdict, m.says.bought, m.text)
+	if err != nil {
+		return err
+	}
+	if event && result == write.Written && (m.news || m.rest) { // otherwise it is gone, or another pod of its name, or knows already
+		r.o.Event(&p, v1.EventTypeWarning, "Unschedulable", m.text)
+	}
+	return nil
+}
+
+// unscheduled has a pod that waits say why, unless it says so already, which is told by a result that is not Written. bought says that nodes are bought for pods that say Unschedulable.
+func unscheduled(ctx context.Context, kit *write.Kit, p *v1.Pod, v engine.Verdict, bought bool, text string) (write.Result, error) {
+	reason := podReason(v.Reason, bought)
+	if reason == v1.PodReasonUnschedulable && !v.Reason.NodesHelp() {
+		text = cut(v.Reason.Key+": "+text, maxText)
 	}
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == reason && c.Message == text {
-			return nil
+			return write.Unchanged, nil
 		}
 	}
 	since := metav1.Now()
@@ -453,21 +467,14 @@ func (r *Statuses) writePod(ctx context.Context, namespace string, ref podRef, m
 			since = c.LastTransitionTime
 		}
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ref.uid}, "status": map[string]any{"conditions": []map[string]any{{
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": map[string]any{"conditions": []map[string]any{{
 		"type":   v1.PodScheduled,
 		"status": v1.ConditionFalse, "reason": reason, "message": text, "lastTransitionTime": since,
 	}}}})
 	if err != nil {
-		return fmt.Errorf("encode the condition of pod %s/%s: %w", p.Namespace, p.Name, err)
+		return write.Unchanged, fmt.Errorf("encode the condition of pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	result, err := r.kit.StrategicStatus(ctx, &p, body)
-	if err != nil {
-		return err
-	}
-	if event && result == write.Written && (m.news || m.rest) { // otherwise it is gone, or another pod of its name, or knows already
-		r.o.Event(&p, v1.EventTypeWarning, "Unschedulable", m.text)
-	}
-	return nil
+	return kit.StrategicStatus(ctx, p, body)
 }
 
 // notReady says of a reason that the gang is not complete by its own rules (pods are missing or gated, or it asks for more subgroups than it
