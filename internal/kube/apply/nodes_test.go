@@ -47,7 +47,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 	yes := []*engine.Reason{
 		nil, policy.ReasonInsufficient, policy.ReasonNoSharedDevice, predicates.ReasonNoDeviceMemory, policy.ReasonGangNoRoom,
 		topology.ReasonTopologyNoRoom, topology.ReasonNotInTopology, topology.ReasonNotInDomain, predicates.ReasonNodeNotReady, predicates.ReasonTaint, predicates.ReasonNodeSelector, predicates.ReasonHostPort,
-		numa.ReasonZones, predicates.ReasonRestrictedNode, predicates.ReasonNotInSet, predicates.ReasonSlicing, predicates.ReasonLegacySlices, predicates.ReasonTooBigForAnyNode,
+		numa.ReasonZones, numa.ReasonZonePolicy, predicates.ReasonRestrictedNode, predicates.ReasonNotInSet, predicates.ReasonSlicing, predicates.ReasonLegacySlices, predicates.ReasonTooBigForAnyNode,
 		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
 		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,

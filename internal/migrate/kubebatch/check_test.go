@@ -92,7 +92,8 @@ func TestKubeBatchInTheWay(t *testing.T) {
 		"it was stopped":                  {[]client.Object{defaultQueue(), deployment("kb", 0, 0, spec(image)), pod("old", "", corev1.PodSucceeded, spec(image))}, nil},
 		"its pod outlives its Deployment": {[]client.Object{defaultQueue(), deployment("kb", 0, 0, spec(image)), pod("kb-1", "ReplicaSet", corev1.PodRunning, spec(image))}, []string{"stop Pod batch/kb-1: 1 of its pods"}},
 		"by a file, of a StatefulSet":     {[]client.Object{defaultQueue(), pod("kb-0", "StatefulSet", corev1.PodRunning, spec("registry.example/tools", "/usr/bin/kube-batch", "--v=3"))}, []string{"stop Pod batch/kb-0: 1 of its pods"}},
-		"Muster, and a pod of a kube-batch": {[]client.Object{defaultQueue(),
+		"Muster, and a pod of a kube-batch": {[]client.Object{
+			defaultQueue(),
 			deployment("scheduler", 1, 1, spec("registry.example/muster:v1", "run", "scheduler", "--kube-batch-scheduler-name=kube-batch")),
 			deployment("other", 1, 1, spec("registry.example/any", "run", "--scheduler-name", "kube-batch")),
 		}, nil},
@@ -101,15 +102,20 @@ func TestKubeBatchInTheWay(t *testing.T) {
 			&kbv1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "work"}}, deployment("kb", 1, 0, file),
 			&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}, ObjectMeta: metav1.ObjectMeta{Namespace: "locks", Name: "kube-batch", Annotations: map[string]string{leaderNote: held}}},
 		}, []string{"stop Endpoints locks/kube-batch: leads", "see Deployment batch/kb: come back"}},
-		"a lock that has run out, and others that say nothing": {[]client.Object{defaultQueue(),
+		"a lock that has run out, and others that say nothing": {[]client.Object{
+			defaultQueue(),
 			lock("kube-system", strings.Replace(held, "11:59:50", "11:59:40", 1)), lock("default", "{"), lock("kube-batch", `{"holderIdentity": ""}`),
 		}, nil},
 		"no default queue":           {[]client.Object{pod("w", "", corev1.PodPending, corev1.PodSpec{SchedulerName: "kube-batch"})}, []string{"see Queue default: 1 pods name its scheduler"}},
 		"the queue that a flag says": {[]client.Object{defaultQueue(), deployment("kb", 1, 0, file)}, []string{"see Deployment batch/kb: come back", "see Queue work: it is not there"}},
-		"a file that is refused": {[]client.Object{defaultQueue(), deployment("kb", 1, 0, spec(image, "--scheduler-conf=/etc/c/kube-batch.conf")), rules("actions: frobnicate")},
-			[]string{"see Deployment batch/kb: come back", "see ConfigMap batch/rules:kube-batch.conf: is refused"}},
-		"a file with a word that there is not": {[]client.Object{defaultQueue(), deployment("kb", 1, 0, spec(image, "--scheduler-conf=/etc/c/kube-batch.conf")), rules("actions: allocate\ntiers:\n- plugins:\n  - name: magic\n")},
-			[]string{"see Deployment batch/kb: come back", "differs ConfigMap batch/rules:kube-batch.conf: magic"}},
+		"a file that is refused": {
+			[]client.Object{defaultQueue(), deployment("kb", 1, 0, spec(image, "--scheduler-conf=/etc/c/kube-batch.conf")), rules("actions: frobnicate")},
+			[]string{"see Deployment batch/kb: come back", "see ConfigMap batch/rules:kube-batch.conf: is refused"},
+		},
+		"a file with a word that there is not": {
+			[]client.Object{defaultQueue(), deployment("kb", 1, 0, spec(image, "--scheduler-conf=/etc/c/kube-batch.conf")), rules("actions: allocate\ntiers:\n- plugins:\n  - name: magic\n")},
+			[]string{"see Deployment batch/kb: come back", "differs ConfigMap batch/rules:kube-batch.conf: magic"},
+		},
 	} { // order: each by itself
 		r := check(t, interceptor.Funcs{}, c.objects...)
 		stops := false
