@@ -226,8 +226,12 @@ func (c *Controller) carryOut(ctx context.Context, p plan) (bool, error) {
 	if p.group != nil {
 		first = append(first, func() error { return c.group(ctx, p.key, p.group) })
 	}
+	var kills []func() error // each is tried: one that somebody keeps holds up no other
+	for _, pod := range p.kill {
+		kills = append(kills, func() error { return c.kill(ctx, pod) })
+	}
 	beside := side{c.deps.Guard, j}
-	errs := []error{beside.together(first), beside.slowly(len(p.kill), func(i int) error { return c.kill(ctx, p.kill[i]) })}
+	errs := []error{beside.together(first), beside.together(kills)}
 	var told sync.Once // one speaks for all
 	for rest := p.make; len(rest) > 0; {
 		alike := alike(rest)

@@ -3,6 +3,7 @@ package vcjob
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -239,4 +240,35 @@ func TestRefused(t *testing.T) {
 			t.Errorf("in the end: %+v", bad.Status.State)
 		}
 	})
+}
+
+// TestOnePodIsKept: a pod that the API server goes on keeping holds up no other's end.
+func TestOnePodIsKept(t *testing.T) {
+	t.Parallel()
+	for _, kept := range podNames {
+		synctest.Test(t, func(t *testing.T) {
+			w := newFixture(t)
+			w.start()
+			j := job(policies(policy(bus.AbortJobAction, on(bus.PodFailedEvent))))
+			w.up(j)
+			w.Fault(func(c kubetest.Call) kubetest.Outcome {
+				if c.Verb == "delete" && c.Name == kept {
+					return kubetest.Broken("a webhook refuses")
+				}
+				return kubetest.Outcome{}
+			})
+			set(w.Server, "j-w-0", corev1.PodFailed, 1)
+			pass(time.Second)
+			w.gone()
+			want := []string{kept, "j-w-0"} // what has failed is left for people to look at
+			slices.Sort(want)
+			want = slices.Compact(want)
+			for i := range want {
+				want[i] = strings.TrimPrefix(want[i], "j-") + "@0"
+			}
+			if left := pods(w.Server); left != strings.Join(want, " ") {
+				t.Errorf("%s is kept, and %q is left", kept, left)
+			}
+		})
+	}
 }
