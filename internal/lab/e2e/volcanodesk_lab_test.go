@@ -53,20 +53,25 @@ func newDesk(t *testing.T, b *volcanoFixture, ns string) *desk {
 	return d
 }
 
-// add makes a Job of one pod v-0, and of so many w-0, w-1 … in partitions of two, all of which start together.
-func (d *desk) add(name string, w int32, edit func(*vcbatch.JobSpec)) {
-	d.t.Helper()
+// deskJobSpec is the spec of a Job of one pod v-0, and of so many w-0, w-1 … in partitions of two, all of which start together.
+func deskJobSpec(w int32) vcbatch.JobSpec {
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "registry.example/train"}},
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, // nobody's heartbeat keeps the node ready
 	}}
-	j := &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: d.ns, Name: name}, Spec: vcbatch.JobSpec{
+	return vcbatch.JobSpec{
 		SchedulerName: vckeys.SchedulerName, Queue: vckeys.DefaultQueue, MinAvailable: 1 + w, MaxRetry: 3,
 		Tasks: []vcbatch.TaskSpec{
 			{Name: "v", Replicas: 1, MinAvailable: ptr.To[int32](1), Template: template},
 			{Name: "w", Replicas: w, MinAvailable: &w, Template: template, PartitionPolicy: partitions(max(1, w/2), min(w, 2), 0)},
 		},
-	}}
+	}
+}
+
+// add makes such a Job. edit may be nil.
+func (d *desk) add(name string, w int32, edit func(*vcbatch.JobSpec)) {
+	d.t.Helper()
+	j := &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: d.ns, Name: name}, Spec: deskJobSpec(w)}
 	if edit != nil {
 		edit(&j.Spec)
 	}

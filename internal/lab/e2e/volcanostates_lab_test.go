@@ -27,6 +27,7 @@ func TestVolcanoStates(t *testing.T) {
 	table := volcanoTable(t)
 	t.Run("actions", func(t *testing.T) { everyAction(t, b, table) })
 	t.Run("policies", func(t *testing.T) { everyPolicy(t, b, table) })
+	t.Run("targets", func(t *testing.T) { everyTarget(t, b) })
 }
 
 // transition is what an action does in a phase: what to the pods, whether a retry is counted, and the next phase, "=" for the phase's own rule.
@@ -382,6 +383,72 @@ func everyPolicy(t *testing.T, b *volcanoFixture, table map[vcbatch.JobPhase]map
 		}
 		if pods := d.same(j); !slices.Equal(pods, left) {
 			t.Errorf("%s: pods %v are those that there were, want %v", name, pods, left)
+		}
+	}
+}
+
+// everyTarget has each targeted restart asked for while another is under way, whose pods are terminating: both parts are restarted, and one retry is counted.
+func everyTarget(t *testing.T, b *volcanoFixture) {
+	d := newDesk(t, b, "targets")
+	type question struct {
+		first string   // whose containers are restarted too often at first; then w-2's are
+		want  []string // whom that restarts
+	}
+	of := map[string]question{}
+	for action, q := range map[vcbus.Action]question{ // order: each on its own
+		vcbus.RestartTaskAction:      {"v-0", []string{"v-0", "w-0", "w-1", "w-2", "w-3"}},
+		vcbus.RestartPodAction:       {"v-0", []string{"v-0", "w-2"}},
+		vcbus.RestartPartitionAction: {"w-0", []string{"w-0", "w-1", "w-2", "w-3"}},
+	} {
+		name := strings.ToLower(string(action))
+		of[name] = q
+		d.add(name, 4, func(j *vcbatch.JobSpec) {
+			j.Policies = []vcbatch.LifecyclePolicy{{Event: vcbus.TaskFailedEvent, Action: action}}
+		})
+	}
+	d.until("they run", func(_ string, j *deskJob) string { return d.up(j, 4) })
+	for name, j := range d.jobs { // order: each on its own
+		d.pod(j.pods[of[name].first], corev1.PodRunning, 0, 3)
+	}
+	ends := func(what string, one string) {
+		d.until(what, func(name string, j *deskJob) string {
+			p := j.pods[one]
+			if one == "" {
+				p = j.pods[of[name].first]
+			}
+			if j.Status.State.Phase != vcbatch.Restarting || p == nil || p.DeletionTimestamp == nil {
+				return "it is not restarting, or the pod goes on"
+			}
+			return ""
+		})
+	}
+	ends("one part is restarted", "")
+	for _, j := range d.jobs { // order: each on its own
+		d.pod(j.pods["w-2"], corev1.PodRunning, 0, 3)
+	}
+	ends("another part is restarted", "w-2")
+	d.until("both are restarted", func(name string, j *deskJob) string {
+		if text := d.gone(j); text != "" {
+			return text
+		}
+		for _, pod := range of[name].want {
+			if p := j.pods[pod]; p == nil || p.UID == j.first[pod] {
+				return "pod " + pod + " is the one that it was"
+			}
+		}
+		if j.Status.State.Phase != vcbatch.Pending {
+			return "it is not pending"
+		}
+		return ""
+	})
+	for name, j := range d.jobs { // order: each on its own
+		for pod, uid := range j.first { // order: each on its own
+			if p := j.pods[pod]; !slices.Contains(of[name].want, pod) && (p == nil || p.UID != uid) {
+				t.Errorf("%s: pod %s is not the one that it was", name, pod)
+			}
+		}
+		if j.Status.RetryCount != 1 {
+			t.Errorf("%s: %d retries, want 1", name, j.Status.RetryCount)
 		}
 	}
 }
