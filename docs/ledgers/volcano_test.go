@@ -1,7 +1,9 @@
 package ledgers_test
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,6 +36,43 @@ func TestKubeBatchsLedger(t *testing.T) {
 		shown[strings.TrimSuffix(filepath.Base(file), ".txtar")] = true
 	}
 	checkDifferences(t, all, shown)
+}
+
+// TestBetter: each row of the page's table of what is better than in Volcano is shown by scenarios or tests that exist.
+func TestBetter(t *testing.T) {
+	t.Parallel()
+	root := repositoryRoot(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operations", "volcano.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Where it is better\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	tests, rows := testFunctions(t, root), 0
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, " |")
+		if len(cells) != 6 || !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| Volcano |") {
+			continue
+		}
+		rows++
+		shown := 0
+		for _, name := range regexp.MustCompile("`[^`]+`").FindAllString(cells[3]+cells[4], -1) {
+			name = strings.Trim(name, "`")
+			if _, err := os.Stat(filepath.Join(root, "scenarios", name+".txtar")); err != nil && !tests[name] {
+				t.Errorf("%s: there is no scenario and no Go test %s", cells[0], name)
+			}
+			shown++
+		}
+		if shown == 0 {
+			t.Errorf("%s: nothing shows it", cells[0])
+		}
+		if !regexp.MustCompile(`^( [0-9]+(, [0-9]+)*)?$`).MatchString(cells[2]) {
+			t.Errorf("%s: issues are %q", cells[0], cells[2])
+		}
+	}
+	if rows < 16 {
+		t.Errorf("%d rows are read", rows)
+	}
 }
 
 func checkDifferences(t *testing.T, all map[string][]ledgers.VolcanoRow, tests map[string]bool) {

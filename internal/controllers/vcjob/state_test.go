@@ -1,6 +1,7 @@
 package vcjob
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,23 +10,10 @@ import (
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 )
 
-// transitions is Volcano's state table, typed from its description: phases, actions, what is done to the pods (with what is retained), whether
-// the retry is counted, and the next phase, of which = is the phase's own rule. The rest are all actions that the phase's lines do not name.
-const transitions = `
-Pending,Running,-,Weird | RestartJob                               | KillJob(None) count | Restarting
-Pending,Running,-,Weird | RestartTask,RestartPod,RestartPartition  | KillTarget count    | Restarting
-Pending,Running,-,Weird | AbortJob                                 | KillJob(Soft)       | Aborting
-Pending,Running,-,Weird | CompleteJob                              | KillJob(Soft)       | Completing
-Pending,Running,-,Weird | TerminateJob                             | KillJob(Soft)       | Terminating
-Pending,Running,-,Weird | rest                                     | SyncJob             | =
-Restarting              | SyncJob,EnqueueJob                       | SyncJob             | =
-Restarting              | RestartTask,RestartPod,RestartPartition  | KillTarget          | =
-Restarting              | rest                                     | KillJob(None)       | =
-Aborting,Aborted        | ResumeJob                                | KillJob(Soft) count | Restarting
-Aborting,Aborted        | rest                                     | KillJob(Soft)       | =
-Terminating,Completing  | rest                                     | KillJob(Soft)       | =
-Terminated,Completed,Failed | rest                                 | KillJob(Soft)       | =
-`
+// transitions is Volcano's state table, which the file explains.
+//
+//go:embed testdata/transitions.txt
+var transitions string
 
 var allPhases = []batch.JobPhase{
 	"", "Weird", batch.Pending, batch.Running, batch.Restarting, batch.Aborting, batch.Aborted, batch.Terminating, batch.Terminated, batch.Completing,
@@ -42,6 +30,9 @@ func TestTransitions(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{} // by phase and action
 	for line := range strings.Lines(strings.TrimSpace(transitions)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
 		cells := strings.Split(line, "|")
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])

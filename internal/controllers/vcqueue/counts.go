@@ -23,12 +23,23 @@ type counted struct {
 	phase scheduling.PodGroupPhase
 }
 
+// countNames are the phases that PodGroups are counted by, as metrics and the status of queues call them.
+var countNames = map[scheduling.PodGroupPhase]string{
+	scheduling.PodGroupPending: "pending", scheduling.PodGroupInqueue: "inqueue", scheduling.PodGroupRunning: "running", scheduling.PodGroupUnknown: "unknown", scheduling.PodGroupCompleted: "completed",
+}
+
+// countedAs is where a PodGroup counts. One whose phase nobody has said is pending.
+func countedAs(g *scheduling.PodGroup) counted {
+	if countNames[g.Status.Phase] == "" {
+		return counted{g.Spec.Queue, scheduling.PodGroupPending}
+	}
+	return counted{g.Spec.Queue, g.Status.Phase}
+}
+
 // newCounts registers the metrics; nil for nowhere.
 func newCounts(r prometheus.Registerer) (*counts, error) {
 	c := &counts{by: map[scheduling.PodGroupPhase]*prometheus.GaugeVec{}, groups: map[types.NamespacedName]counted{}, queues: map[string]int{}}
-	for phase, name := range map[scheduling.PodGroupPhase]string{
-		scheduling.PodGroupPending: "pending", scheduling.PodGroupInqueue: "inqueue", scheduling.PodGroupRunning: "running", scheduling.PodGroupUnknown: "unknown", scheduling.PodGroupCompleted: "completed",
-	} { // order: each its own
+	for phase, name := range countNames { // order: each its own
 		c.by[phase] = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "volcano", Name: "queue_pod_group_" + name + "_count", Help: fmt.Sprintf("PodGroups of a queue that are %s.", phase),
 		}, []string{"queue_name"})
@@ -42,13 +53,10 @@ func newCounts(r prometheus.Registerer) (*counts, error) {
 	return c, nil
 }
 
-// seen takes in a PodGroup. One whose phase nobody has said is pending.
+// seen takes in a PodGroup.
 func (c *counts) seen(g *scheduling.PodGroup, gone bool) {
 	k := client.ObjectKeyFromObject(g)
-	now := counted{g.Spec.Queue, g.Status.Phase}
-	if c.by[now.phase] == nil {
-		now.phase = scheduling.PodGroupPending
-	}
+	now := countedAs(g)
 	was, had := c.groups[k]
 	if had && !gone && was == now {
 		return

@@ -24,7 +24,8 @@ import (
 // settle is how long a queue whose pods have changed waits to be written. As every event after a write waits as long, it is also the least time between two writes of what one queue holds.
 const settle = time.Second
 
-// Holdings is the part of the controller that says in status.allocated what the pods of a queue and of those below it hold. It has a loop of its own, so that no Command waits for it.
+// Holdings is the part of the controller that says in status.allocated what the pods of a queue and of those below it hold, and beside it how many PodGroups of its own are in which phase. It has a loop of
+// its own, so that no Command waits for it.
 type Holdings struct {
 	kit  *write.Kit
 	loop *control.Loop[string, *corrected]
@@ -85,11 +86,12 @@ func (h *Holdings) write(ctx context.Context, c *corrected) error {
 }
 
 // ledger is what the queues hold. A pod is of the queue that its PodGroup names; it holds what it asks for, and one of pods, from when it has a node until it has ended. Sums move up the tree with
-// each change, as many steps as the queue lies deep; the tree is added up anew once after a change of parents. It is guarded by the loop's lock.
+// each change, as many steps as the queue lies deep; the tree is added up anew once after a change of parents. PodGroups are counted for their own queue alone. It is guarded by the loop's lock.
 type ledger struct {
 	schedulers []string
 	queues     map[string]*scheduling.Queue
-	groups     map[types.NamespacedName]string // the queue of a PodGroup
+	groups     map[types.NamespacedName]counted // where a PodGroup counts
+	counts     map[counted]int32                // how many do; none for none
 	pods       map[types.NamespacedName]pod
 	gangs      map[types.NamespacedName]*tally.Sum // what the pods that name a PodGroup hold, whether it is there or not
 	own, total map[string]*tally.Sum               // of a queue by itself, and with those below it
@@ -104,7 +106,7 @@ type pod struct {
 
 func newLedger(schedulers []string) *ledger {
 	return &ledger{
-		schedulers: schedulers, queues: map[string]*scheduling.Queue{}, groups: map[types.NamespacedName]string{}, pods: map[types.NamespacedName]pod{},
+		schedulers: schedulers, queues: map[string]*scheduling.Queue{}, groups: map[types.NamespacedName]counted{}, counts: map[counted]int32{}, pods: map[types.NamespacedName]pod{},
 		gangs: map[types.NamespacedName]*tally.Sum{}, own: map[string]*tally.Sum{}, total: map[string]*tally.Sum{},
 	}
 }
@@ -159,8 +161,8 @@ func (l *ledger) podSeen(p *corev1.Pod, gone bool) (due []string) {
 		if one.change(gang, list); gang.Empty() {
 			delete(l.gangs, one.group)
 		}
-		if queue, ok := l.groups[one.group]; ok {
-			due = append(due, l.move(queue, list, one.change)...)
+		if in, ok := l.groups[one.group]; ok {
+			due = append(due, l.move(in.queue, list, one.change)...)
 		}
 	}
 	return due
@@ -170,8 +172,24 @@ func (l *ledger) podSeen(p *corev1.Pod, gone bool) (due []string) {
 func (l *ledger) groupSeen(g *scheduling.PodGroup, gone bool) (due []string) {
 	k := client.ObjectKeyFromObject(g)
 	was, had := l.groups[k]
-	if had && !gone && was == g.Spec.Queue {
+	now := countedAs(g)
+	if had && !gone && was == now {
 		return nil
+	}
+	if had {
+		if l.counts[was]--; l.counts[was] == 0 {
+			delete(l.counts, was)
+		}
+		delete(l.groups, k)
+		due = append(due, was.queue)
+	}
+	if !gone {
+		l.counts[now]++
+		l.groups[k] = now
+		due = append(due, now.queue)
+	}
+	if had && !gone && was.queue == now.queue { // what it holds stays where it is
+		return due[:1]
 	}
 	gang := l.gangs[k]
 	if gang == nil {
@@ -179,12 +197,10 @@ func (l *ledger) groupSeen(g *scheduling.PodGroup, gone bool) (due []string) {
 	}
 	list := gang.List()
 	if had {
-		delete(l.groups, k)
-		due = append(due, l.move(was, list, (*tally.Sum).Sub)...)
+		due = append(due, l.move(was.queue, list, (*tally.Sum).Sub)...)
 	}
 	if !gone {
-		l.groups[k] = g.Spec.Queue
-		due = append(due, l.move(g.Spec.Queue, list, (*tally.Sum).Add)...)
+		due = append(due, l.move(now.queue, list, (*tally.Sum).Add)...)
 	}
 	return due
 }
@@ -256,7 +272,7 @@ func (l *ledger) decide(name string) (q *scheduling.Queue, patch []byte, more []
 	return q, l.correct(q), more
 }
 
-// correct is the merge patch that makes the status of a queue say what it holds; nil if it does. Nothing is kept for a queue, so that a reservation is nobody's word.
+// correct is the merge patch that makes the status of a queue say what it holds and counts; nil if it does. Nothing is kept for a queue, so that a reservation is nobody's word.
 func (l *ledger) correct(q *scheduling.Queue) []byte {
 	status := map[string]any{}
 	total := l.total[q.Name]
@@ -265,6 +281,13 @@ func (l *ledger) correct(q *scheduling.Queue) []byte {
 	}
 	if d := tally.Diff(q.Status.Allocated, total.List()); d != nil {
 		status["allocated"] = d
+	}
+	for phase, is := range map[scheduling.PodGroupPhase]int32{
+		scheduling.PodGroupPending: q.Status.Pending, scheduling.PodGroupInqueue: q.Status.Inqueue, scheduling.PodGroupRunning: q.Status.Running, scheduling.PodGroupUnknown: q.Status.Unknown, scheduling.PodGroupCompleted: q.Status.Completed,
+	} { // order: each its own field
+		if n := l.counts[counted{q.Name, phase}]; n != is {
+			status[countNames[phase]] = n
+		}
 	}
 	if r := &q.Status.Reservation; len(r.Nodes) > 0 || len(r.Resource) > 0 {
 		status["reservation"] = nil

@@ -152,6 +152,59 @@ func TestHeld(t *testing.T) {
 	})
 }
 
+// TestCounted: the status of a queue counts its own PodGroups by phase as they come, change, move and go; what a tenant writes is put right, and at rest nothing is written.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(serves())
+		runHolding(t, s.Process("vcqueue"))
+		tree(s)
+		step := func(what, want string) {
+			t.Helper()
+			<-time.After(5 * time.Second)
+			synctest.Wait()
+			var got []string
+			for _, name := range []string{"a", "b", "c", "d"} {
+				q := queue(name, "")
+				s.Get(q)
+				if is := &q.Status; is.Pending+is.Inqueue+is.Running+is.Unknown+is.Completed != 0 {
+					got = append(got, fmt.Sprintf("%s:%d/%d/%d/%d/%d", name, is.Pending, is.Inqueue, is.Running, is.Unknown, is.Completed))
+				}
+			}
+			if text := strings.Join(got, " "); text != want {
+				t.Errorf("%s: pending/inqueue/running/unknown/completed are %s, want %s", what, text, want)
+			}
+		}
+		put := func(name, queue string, phase scheduling.PodGroupPhase) {
+			g := group(queue)
+			g.Name, g.Status.Phase = name, phase
+			s.Put(g)
+		}
+		step("at first", "")
+		put("one", "c", "")
+		put("two", "c", scheduling.PodGroupInqueue)
+		step("two come, and count for their own queue alone", "c:1/1/0/0/0")
+		put("one", "c", scheduling.PodGroupRunning)
+		put("two", "d", scheduling.PodGroupUnknown)
+		step("one runs, one moves", "c:0/0/1/0/0 d:0/0/0/1/0")
+		forged := queue("c", "b")
+		s.Get(forged)
+		forged.Status.Pending, forged.Status.Running = 9, 0
+		s.Put(forged)
+		put("one", "c", scheduling.PodGroupCompleted)
+		step("a tenant writes, and it is done", "c:0/0/0/0/1 d:0/0/0/1/0")
+		s.Writes()
+		<-time.After(time.Hour)
+		if w := s.Writes(); len(w) > 0 {
+			t.Errorf("at rest: %v", w)
+		}
+		gone := group("d")
+		gone.Name = "two"
+		s.Remove(gone)
+		step("one goes", "c:0/0/0/0/1")
+	})
+}
+
 // TestHeldCrashes: the controller dies before and after each write, and the next one says the same.
 func TestHeldCrashes(t *testing.T) {
 	t.Parallel()

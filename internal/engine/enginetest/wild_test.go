@@ -21,7 +21,7 @@ var (
 
 // tell plays a story and returns what went wrong. Commands that make no sense are left out; what is checked is what every cycle
 // is checked for (Cycle), that settling ends and that, when nothing happens any more, evictions do. The options may be followed by
-// a line "-- volcano-config --" and Volcano's scheduler file.
+// a line "-- volcano-config --" and Volcano's scheduler file, and these by a line "-- kube-batch-config --" and kube-batch's.
 func tell(story [][]string, options string) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -29,6 +29,7 @@ func tell(story [][]string, options string) (err error) {
 		}
 	}()
 	o := &Options{}
+	options, o.KubeBatchConfig, _ = strings.Cut(options, "-- "+sectionKubeBatch+" --\n")
 	options, o.VolcanoConfig, _ = strings.Cut(options, "-- "+sectionVolcano+" --\n")
 	lines, err := parseLines(options)
 	if err != nil {

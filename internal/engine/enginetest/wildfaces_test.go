@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWildFaces tells stories as TestWild does, of clusters that several faces share: gangs of KAI's, of Volcano's and of Kubernetes' own, with Volcano's scheduler files of many kinds,
+// TestWildFaces tells stories as TestWild does, of clusters that several faces share: gangs of KAI's, of Volcano's, of kube-batch's in half of them and of Kubernetes' own, with Volcano's and kube-batch's scheduler files of many kinds,
 // queues that hand out in order, that let in pods by a gate, that lend and that do not, pods that another's admission holds back, HyperNodes, and NodeShards, nodes that are lent for hours,
 // and pods that are balanced.
 func TestWildFaces(t *testing.T) {
@@ -19,6 +19,7 @@ func TestWildFaces(t *testing.T) {
 type facesWild struct {
 	wild
 	gates, shards, hyper bool
+	batch                *rand.Rand // nil unless kube-batch's face is on: it has the gangs of another
 	lent                 *rand.Rand // nil unless nodes are lent for hours, pods are balanced and tasks would rather be together
 }
 
@@ -33,8 +34,14 @@ func (w *facesWild) nodeLine(i int) string {
 	return s
 }
 
+// batches says yes once in n where kube-batch's face is on.
+func (w *facesWild) batches(n int) bool { return w.batch != nil && w.batch.IntN(n) == 0 }
+
 // face is a word that makes a gang another face's, and a queue for it.
 func (w *facesWild) face() (word, queue string) {
+	if w.batches(4) {
+		return " kubebatch" + []string{"", " sigs", " shadow"}[w.batch.IntN(3)], []string{"one", "two", "default", "gone"}[w.batch.IntN(4)]
+	}
 	switch w.r.IntN(5) {
 	case 0, 1:
 		return " volcano", w.pick("v1", "v2", "v3", "v3", "default", "gone")
@@ -81,6 +88,7 @@ func (w *facesWild) gangLines(name string) []string {
 		if w.lent != nil && !w.lends(3) {
 			head += " annotation=volcano.sh/revocable-zone=*"
 		}
+	case strings.HasPrefix(face, " kubebatch"):
 	default:
 		head += w.pick("", "", " nonpreemptible") + w.near()
 	}
@@ -88,7 +96,7 @@ func (w *facesWild) gangLines(name string) []string {
 	if w.one(8) {
 		shape += " selector=zone=" + w.pick("z0", "z1", "z9")
 	}
-	if face != " upstream" && w.one(4) {
+	if face != " upstream" && !strings.HasPrefix(face, " kubebatch") && w.one(4) {
 		if w.one(3) {
 			head += " min=" + w.pick("1", "2", "4")
 		}
@@ -129,6 +137,12 @@ func (w *facesWild) volcanoQueue(name string) string {
 		status = ", status: {state: " + w.pick("Closed", "Closing", "Open") + "}"
 	}
 	return fmt.Sprintf("manifest {apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s}, spec: {%s}%s}", name, strings.Join(spec, ", "), status)
+}
+
+// batchQueue is a queue of kube-batch's as a manifest, of either of its groups.
+func (w *facesWild) batchQueue() string {
+	kinds, names := []string{"scheduling.incubator.k8s.io/v1alpha1", "scheduling.sigs.dev/v1alpha2"}, []string{"one", "two", "default"}
+	return fmt.Sprintf("manifest {apiVersion: %s, kind: Queue, metadata: {name: %s}, spec: {weight: %d}}", kinds[w.batch.IntN(2)], names[w.batch.IntN(3)], 1+w.batch.IntN(3))
 }
 
 func (w *facesWild) nodeShard() string {
@@ -197,7 +211,25 @@ func (w *facesWild) file() string {
 	return b.String()
 }
 
+// batchFile is a scheduler file of kube-batch's, "" for that which is compiled into it.
+func (w *facesWild) batchFile() string {
+	if w.batches(4) {
+		return ""
+	}
+	actions := []string{"reclaim, allocate, backfill, preempt", "allocate, backfill, reclaim", "allocate, preempt"}[w.batch.IntN(3)]
+	text := fmt.Sprintf("actions: %q\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n- plugins:\n  - name: predicates\n", actions)
+	for _, name := range []string{"conformance", "drf", "proportion", "proportion", "nodeorder"} {
+		if w.batch.IntN(2) == 0 && !strings.Contains(text, name) {
+			text += "  - name: " + name + "\n"
+		}
+	}
+	return text
+}
+
 func (w *facesWild) command() []string {
+	if w.batches(16) {
+		return []string{w.batchQueue()}
+	}
 	switch w.r.IntN(20) {
 	case 0, 1, 2, 3:
 		w.gangs++
@@ -230,6 +262,9 @@ func facesStory(seed int) (story [][]string, options string) {
 	if lent := rand.New(rand.NewPCG(79, uint64(seed))); lent.IntN(2) == 0 {
 		w.lent = lent
 	}
+	if batch := rand.New(rand.NewPCG(80, uint64(seed))); batch.IntN(2) == 0 {
+		w.batch = batch
+	}
 	if w.kinds["topology"] {
 		story = append(story, []string{"topology dc levels=zone,rack"})
 	}
@@ -244,6 +279,9 @@ func facesStory(seed int) (story [][]string, options string) {
 		story = append(story, []string{w.volcanoQueue(name)})
 	}
 	for range 3 {
+		if w.batch != nil {
+			story = append(story, []string{w.batchQueue()})
+		}
 		if w.hyper {
 			story = append(story, []string{w.hyperNode()})
 		}
@@ -265,6 +303,9 @@ func facesStory(seed int) (story [][]string, options string) {
 	}
 	story = append(story, []string{"settle"})
 	options = "volcano\n"
+	if w.batch != nil {
+		options += "kube-batch\n"
+	}
 	if w.gates {
 		options += "queue-gates\n"
 	}
@@ -276,6 +317,11 @@ func facesStory(seed int) (story [][]string, options string) {
 	}
 	if file := w.file(); file != "" {
 		options += "-- " + sectionVolcano + " --\n" + file
+	}
+	if w.batch != nil {
+		if file := w.batchFile(); file != "" {
+			options += "-- " + sectionKubeBatch + " --\n" + file
+		}
 	}
 	return story, options
 }

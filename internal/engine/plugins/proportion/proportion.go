@@ -147,7 +147,7 @@ func (p *plugin) open(v *policy.View) *instance {
 }
 
 // divide returns the fair share of each queue, which the trace keeps beyond the next division. Where several faces share the cluster, what each has a claim
-// on is the quota of its root, so that the quotas which another face hands out take nothing of it.
+// on is the quota of its root, so that the quotas which another face hands out take nothing of it; of a face without a root each of its top queues has its own part of the claim.
 func (p *plugin) divide(in *fairshare.Input, queues []*ledger.QueueLedger) func(k int) cluster.Resources {
 	of, faces := split(queues)
 	if of == nil {
@@ -155,12 +155,23 @@ func (p *plugin) divide(in *fairshare.Input, queues []*ledger.QueueLedger) func(
 		return func(k int) cluster.Resources { return shares.Of(k) }
 	}
 	fair, claims := p.divideFaces(in, of, faces)
+	tops := map[string]int{}
 	for k := range in.Queues {
-		if claim := claims[of[k]]; of[k] != "" && in.Queues[k].Parent < 0 {
-			for d := range in.Queues[k].Quota {
-				if d < len(in.Shared) && in.Shared[d] && d < len(claim) {
-					in.Queues[k].Quota[d] = claim[d]
-				}
+		if in.Queues[k].Parent < 0 {
+			tops[of[k]]++
+		}
+	}
+	for k := range in.Queues {
+		if of[k] == "" || in.Queues[k].Parent >= 0 {
+			continue
+		}
+		claim := claims[of[k]]
+		if tops[of[k]] > 1 {
+			claim = fair(k)
+		}
+		for d := range in.Queues[k].Quota {
+			if d < len(in.Shared) && in.Shared[d] && d < len(claim) {
+				in.Queues[k].Quota[d] = claim[d]
 			}
 		}
 	}
