@@ -53,9 +53,9 @@ type Client struct {
 	Token func() (string, error)
 	// Changed, if set, is called after each entry that was taken in.
 	Changed func(replay.EntryKind)
-	// Entry, if set, is called with each entry that was taken in, before Changed; whole makes a keyframe of the latest cycle, which costs O(objects). The line is the callee's no longer than
-	// the call. What it does delays this reader, and so the cycles that are let go by for it.
-	Entry func(line []byte, whole func() ([]byte, error))
+	// Entry, if set, is called with each entry that was taken in, before Changed; whole makes a keyframe of the latest cycle, which costs O(objects). What it does delays this reader, and so the
+	// cycles that are let go by for it.
+	Entry func(e *replay.Entry, whole func() (*replay.Entry, error))
 	// Pause is the time between two connections; 0 is a second.
 	Pause time.Duration
 
@@ -110,12 +110,16 @@ func (c *Client) once(ctx context.Context) error {
 	lines.Buffer(nil, int(replay.DefaultLimits().Unpacked))
 	for lines.Scan() {
 		quiet.Reset(silence)
-		kind, err := c.take(lines.Bytes())
+		e, err := replay.ReadEntry(lines.Bytes())
+		if err != nil {
+			return err
+		}
+		kind, err := c.take(e)
 		if err != nil {
 			return err
 		}
 		if c.Entry != nil {
-			c.Entry(lines.Bytes(), c.whole)
+			c.Entry(e, c.whole)
 		}
 		if c.Changed != nil {
 			c.Changed(kind)
@@ -188,17 +192,17 @@ func refused(resp *http.Response, where string) error {
 	return fmt.Errorf("%w at %s: %s: %s", ErrRefused, where, resp.Status, strings.TrimSpace(string(said)))
 }
 
-func (c *Client) take(line []byte) (replay.EntryKind, error) {
+func (c *Client) take(e *replay.Entry) (replay.EntryKind, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind, err := c.follower.Take(line)
+	kind, err := c.follower.Add(e)
 	if err == nil {
 		c.heard, c.err = time.Now(), nil
 	}
 	return kind, err
 }
 
-func (c *Client) whole() ([]byte, error) {
+func (c *Client) whole() (*replay.Entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.follower.Whole()

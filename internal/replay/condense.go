@@ -13,13 +13,13 @@ import (
 // errNothing says that there is no cycle to speak of.
 var errNothing = errors.New("write a cycle: none has come, or a gap has not ended")
 
-// Whole is the latest cycle as a keyframe, a line of a stream. An error says that there is none. O(objects).
-func (f *Follower) Whole() ([]byte, error) {
+// Whole is the latest cycle as a keyframe. An error says that there is none. O(objects), of which it makes no copies.
+func (f *Follower) Whole() (*Entry, error) {
 	c := f.Case()
 	if c == nil {
 		return nil, errNothing
 	}
-	return wholeLine(f.cycle, f.cluster, c)
+	return &Entry{entry: entry{Kind: Keyframe, Format: StreamFormat, Cluster: f.cluster, Cycle: f.cycle}, of: c}, nil
 }
 
 // Condensed is the latest cycle as a line of a stream that leaves out those which it is not asked for: a keyframe if that is wanted, or where there is nothing that it could differ
@@ -30,7 +30,7 @@ func (f *Follower) Condensed(whole bool) (text []byte, isWhole bool, err error) 
 		return nil, false, errNothing
 	}
 	if whole || f.since == 0 {
-		text, err = f.Whole()
+		text, err = wholeLine(f.cycle, f.cluster, f.Case())
 		isWhole = true
 	} else {
 		text, err = f.part()
@@ -104,4 +104,4 @@ func (f *Follower) Plans() []engine.Plan { return f.head.Plans }
 func (f *Follower) At() cluster.Instant { return f.now }
 
 // QueueOf is the queue of a gang of the latest cycle, "" for one that is not there.
-func (f *Follower) QueueOf(gang cluster.Key) string { return f.gangs.all[gang].Queue }
+func (f *Follower) QueueOf(gang cluster.Key) string { return f.gangs.get(gang).Queue }

@@ -111,6 +111,7 @@ func unpack(f *file) (*Case, error) {
 	}
 	im := &c.Image
 	im.Memory.Postponed = f.Postponed
+	im.Events = make([]cluster.Event, 0, len(f.Nodes)+len(f.Topologies)+len(f.Queues)+1+len(f.Gangs)+len(f.Pods))
 	for i := range f.Nodes {
 		im.Events = append(im.Events, f.Nodes[i])
 	}
