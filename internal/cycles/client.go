@@ -16,6 +16,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
@@ -106,11 +107,17 @@ func (c *Client) once(ctx context.Context) error {
 	if resp.StatusCode != http.StatusOK {
 		return refused(resp, where)
 	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, int(replay.DefaultLimits().Unpacked))
-	for lines.Scan() {
+	lines := bufio.NewReaderSize(resp.Body, 1<<16)
+	for {
+		text, err := line(lines)
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("the scheduler at %s has ended the stream", where)
+		}
+		if err != nil {
+			return fmt.Errorf("follow the scheduler at %s: %w", where, err)
+		}
 		quiet.Reset(silence)
-		e, err := replay.ReadEntry(lines.Bytes())
+		e, err := replay.ReadEntry(text)
 		if err != nil {
 			return err
 		}
@@ -125,10 +132,23 @@ func (c *Client) once(ctx context.Context) error {
 			c.Changed(kind)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("follow the scheduler at %s: %w", where, err)
+}
+
+// line reads a line, into memory of its own: a keyframe's is not held for the changes after it. io.EOF: there is no more.
+func line(r *bufio.Reader) ([]byte, error) {
+	var text []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if text = append(text, part...); err == nil {
+			return text, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if len(text) > int(replay.DefaultLimits().Unpacked) {
+			return nil, bufio.ErrTooLong
+		}
 	}
-	return fmt.Errorf("the scheduler at %s has ended the stream", where)
 }
 
 // ErrUnwanted says that the scheduler has no use for forecasts.
@@ -215,6 +235,13 @@ func (c *Client) Latest() (now *replay.Case, number uint64, cluster string, hear
 	defer c.mu.Unlock()
 	number, _ = c.follower.Cycle()
 	return c.follower.Case(), number, c.follower.Cluster(), c.heard, c.err
+}
+
+// At is the moment of the latest cycle, zero for none. O(1).
+func (c *Client) At() cluster.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.follower.At()
 }
 
 // Heard is when the scheduler was last heard of, zero for never, and why there is no connection now, nil while there is one. O(1).

@@ -33,6 +33,10 @@ type Cycle struct {
 	snap *cluster.Snapshot
 	run  *explain.Run
 	own  bool // the engine comes to the plans that are on record
+
+	naming     sync.Once         // guards what follows
+	queues     map[string]string // of each gang, by its namespace and name
+	namespaces map[string]bool   // every one there is
 }
 
 // Work is what a gang's owner says of it.

@@ -202,7 +202,7 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 		}
 		if f.Journal != nil {
 			k := &journal.Keeper{Shard: name, Journal: f.Journal, Log: f.Log, Decide: func(ctx context.Context, c *replay.Case, id string) (*see.Cycle, error) {
-				return f.decide(ctx, s, c, id, time.Time{}) // there may be a later one
+				return f.again(ctx, s, c, id)
 			}}
 			s.client.Entry = k.Offer
 			all.Go(func() { k.Run(life) })
@@ -319,6 +319,27 @@ func (f *Following) look(ctx context.Context, s *shard, recently time.Duration) 
 		return held, err
 	}
 	return f.decide(ctx, s, now, id, time.Now())
+}
+
+// again decides on a cycle for the journal, unless that was done for who asked. One cycle of a shard at a time is decided on: each takes as much memory as the cluster.
+func (f *Following) again(ctx context.Context, s *shard, now *replay.Case, id string) (*see.Cycle, error) {
+	select {
+	case s.looking <- struct{}{}:
+		defer func() { <-s.looking }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a look at the cycle: %w", ctx.Err())
+	}
+	s.mu.Lock()
+	held, err, of := s.cycle, s.err, s.of
+	s.mu.Unlock()
+	if of != nil && of.Image.Now == now.Image.Now && (held != nil || err != nil) {
+		return held, err
+	}
+	latest := time.Now()
+	if s.client.At() != now.Image.Now {
+		latest = time.Time{} // there is a later one
+	}
+	return f.decide(ctx, s, now, id, latest)
 }
 
 // decide decides on a cycle of a shard again, which was the latest one at that moment (zero: that is not known). What came of it is what questions are answered from, until there is a later one.
