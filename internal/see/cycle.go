@@ -39,6 +39,11 @@ type Cycle struct {
 	namespaces map[string]bool   // every one there is
 }
 
+// Bare is the cycle as it came, without what came of deciding on it again, which takes several times as much memory: [Forecast] and [History.Learn] need no more.
+func (c *Cycle) Bare() *Cycle {
+	return &Cycle{Cluster: c.Cluster, Case: c.Case, Registry: c.Registry, Works: c.Works}
+}
+
 // Work is what a gang's owner says of it.
 type Work struct {
 	// Kind is the owner's, such as "Job". Stem is its name without what differs from run to run; see [Stem].

@@ -3,6 +3,7 @@ package ui
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,15 +33,19 @@ import (
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
-// roleOf is the variable by which the benchmark has a process of its own be the role: where the scheduler serves its cycles, its certificate, and a folder for the journal.
+// roleOf is the variable by which the benchmark has a process of its own be the role: where the scheduler serves its cycles, its certificate, a folder for the journal, and the time between forecasts.
 const roleOf = "MUSTER_BENCH_ROLE"
 
 // TestRoleProcess is no test: it is the role, in a process of its own, for BenchmarkRole. It answers at the address that it prints, until its input ends.
 func TestRoleProcess(t *testing.T) {
 	t.Parallel()
 	at := strings.Fields(os.Getenv(roleOf))
-	if len(at) != 3 {
+	if len(at) != 4 {
 		t.Skip("it is a part of BenchmarkRole")
+	}
+	every, err := time.ParseDuration(at[3])
+	if err != nil {
+		t.Fatal(err)
 	}
 	groups[sim.Key("").Face] = []string{groupWork}
 	j, err := journal.Open(journal.Options{Folder: at[2]})
@@ -53,7 +58,7 @@ func TestRoleProcess(t *testing.T) {
 			return cycles.Place{URL: at[0], Fingerprint: at[1]}, nil
 		},
 		Token: func() (string, error) { return "t", nil }, Registry: func(bool) engine.Registry { return builtin.Registry() }, Log: logr.Discard(), Journal: j,
-		ForecastEvery: 10 * time.Minute,
+		ForecastEvery: every,
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,13 +83,21 @@ func BenchmarkRole(b *testing.B) {
 	beside(b, roleCity{nodes: 500, runs: 500, gpus: 8, waits: 2000})
 }
 
+// BenchmarkRoleForecasts is the same with a forecast every ten seconds: one is made all the time, where by default it is every ten minutes.
+func BenchmarkRoleForecasts(b *testing.B) {
+	beside(b, roleCity{nodes: 500, runs: 500, gpus: 8, waits: 2000, forecasts: 10 * time.Second})
+}
+
 // BenchmarkRoleLarge is the same beside 5,000 nodes with 50,000 pods: 20,000 that run, and those of 10,000 gangs that wait.
 func BenchmarkRoleLarge(b *testing.B) {
 	beside(b, roleCity{nodes: 5000, runs: 20_000, gpus: 2, waits: 10_000})
 }
 
-// roleCity is a cluster of so many nodes of eight GPUs, of pods that run, of so many GPUs each, and of gangs that wait.
-type roleCity struct{ nodes, runs, gpus, waits int }
+// roleCity is a cluster of so many nodes of eight GPUs, of pods that run, of so many GPUs each, and of gangs that wait; and the time between two forecasts, 0 for the usual one.
+type roleCity struct {
+	nodes, runs, gpus, waits int
+	forecasts                time.Duration
+}
 
 func beside(b *testing.B, city roleCity) {
 	if testing.Short() {
@@ -119,7 +132,7 @@ func beside(b *testing.B, city roleCity) {
 	})
 	role := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestRoleProcess$", "-test.v")
 	role.Env = append([]string{"GOGC=30"}, os.Environ()...) // as muster has it for this role
-	role.Env = append(role.Env, fmt.Sprintf("%s=https://%s %s %s", roleOf, l.Addr(), server.Fingerprint(), b.TempDir()))
+	role.Env = append(role.Env, fmt.Sprintf("%s=https://%s %s %s %s", roleOf, l.Addr(), server.Fingerprint(), b.TempDir(), cmp.Or(city.forecasts, 10*time.Minute)))
 	in, err := role.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
