@@ -115,6 +115,17 @@ func TestHeldOnce(t *testing.T) { // allocations are counted: not in parallel
 			t.Errorf("%s of %d gangs and pods: %v allocations", name, n, made)
 		}
 	}
+	var tree []cluster.Set
+	for _, e := range one.Case().Image.Events {
+		if g, ok := e.(cluster.GangState); ok {
+			if tree == nil {
+				tree = g.Sets
+			}
+			if &g.Sets[0] != &tree[0] {
+				t.Fatalf("gang %s has a tree of its own that is as others'", g.Key)
+			}
+		}
+	}
 	texts := map[string]bool{}
 	for _, f := range []*Follower{&one, &other, &third} {
 		var b bytes.Buffer
