@@ -206,3 +206,16 @@ func TestDecidedOnce(t *testing.T) {
 		t.Errorf("one cycle was decided on %v times", got)
 	}
 }
+
+// TestPatience: where looks are short, answers are of a look that is a second old at most; where they are long, nobody waits for the next if it is begun in time.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration][2]time.Duration{
+		0: {aging, fresh}, 100 * time.Millisecond: {aging, fresh}, fresh / 2: {aging, fresh}, 3 * time.Second: {1500 * time.Millisecond, 6 * time.Second},
+	} { // order: each on its own
+		soon, late := patience(took)
+		if soon != want[0] || late != want[1] || soon+took > late && late > fresh {
+			t.Errorf("a look took %s: the next begins after %s and is waited for after %s", took, soon, late)
+		}
+	}
+}
