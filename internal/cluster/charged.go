@@ -200,9 +200,12 @@ func (s *Store) remnant(p *Pod) GangID {
 // plant gives a gang its tree.
 func (s *Store) plant(g *Gang, sets []Set) {
 	g.Sets = sets
-	g.leaves, g.rest = make(map[string]int32, len(sets)), None
+	g.leaves, g.rest = nil, None
+	if len(sets) > fewSets {
+		g.leaves = make(map[string]int32, len(sets))
+	}
 	for i := range sets {
-		if sets[i].Leaf {
+		if sets[i].Leaf && g.leaves != nil {
 			g.leaves[sets[i].Name] = int32(i)
 		}
 		if sets[i].Leaf && sets[i].Rest {

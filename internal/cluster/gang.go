@@ -53,13 +53,13 @@ type Gang struct {
 	ActivePods  int32
 	StrayPods   int32 // the part of ActivePods whose set is not in the tree
 
-	least  int32     // MinPods, computed once
-	asks   Resources // of Asks
-	leaves map[string]int32
-	rest   int32  // the leaf for pods of other sets, or None
-	near   string // see Shape
-	aside  string // why it is not scheduled although its object is in order; see Store.SetAside
-	formed bool   // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
+	least  int32            // MinPods, computed once
+	asks   Resources        // of Asks
+	leaves map[string]int32 // by name, of a tree of more sets than are looked through
+	rest   int32            // the leaf for pods of other sets, or None
+	near   string           // see Shape
+	aside  string           // why it is not scheduled although its object is in order; see Store.SetAside
+	formed bool             // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
 	epoch  uint64
 }
 
@@ -102,11 +102,22 @@ func (g *Gang) LeafByName(name string) int32 {
 	if name == "" {
 		name = DefaultSet
 	}
-	if i, ok := g.leaves[name]; ok {
-		return i
+	if g.leaves != nil {
+		if i, ok := g.leaves[name]; ok {
+			return i
+		}
+		return g.rest
+	}
+	for i := len(g.Sets) - 1; i >= 0; i-- {
+		if s := &g.Sets[i]; s.Leaf && s.Name == name {
+			return int32(i)
+		}
 	}
 	return g.rest
 }
+
+// fewSets is how many sets are looked through for a name: a map for each of thousands of gangs takes more memory than their trees.
+const fewSets = 8
 
 // Minimum is what its minimum asks for as its object says, over the dimensions, and whether that says so. It must not be written to.
 func (g *Gang) Minimum() (r Resources, said bool) { return g.asks, g.Asks != nil }

@@ -16,6 +16,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
@@ -53,9 +54,9 @@ type Client struct {
 	Token func() (string, error)
 	// Changed, if set, is called after each entry that was taken in.
 	Changed func(replay.EntryKind)
-	// Entry, if set, is called with each entry that was taken in, before Changed; whole makes a keyframe of the latest cycle, which costs O(objects). The line is the callee's no longer than
-	// the call. What it does delays this reader, and so the cycles that are let go by for it.
-	Entry func(line []byte, whole func() ([]byte, error))
+	// Entry, if set, is called with each entry that was taken in, before Changed; whole makes a keyframe of the latest cycle, which costs O(objects). What it does delays this reader, and so the
+	// cycles that are let go by for it.
+	Entry func(e *replay.Entry, whole func() (*replay.Entry, error))
 	// Pause is the time between two connections; 0 is a second.
 	Pause time.Duration
 
@@ -106,25 +107,48 @@ func (c *Client) once(ctx context.Context) error {
 	if resp.StatusCode != http.StatusOK {
 		return refused(resp, where)
 	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, int(replay.DefaultLimits().Unpacked))
-	for lines.Scan() {
+	lines := bufio.NewReaderSize(resp.Body, 1<<16)
+	for {
+		text, err := line(lines)
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("the scheduler at %s has ended the stream", where)
+		}
+		if err != nil {
+			return fmt.Errorf("follow the scheduler at %s: %w", where, err)
+		}
 		quiet.Reset(silence)
-		kind, err := c.take(lines.Bytes())
+		e, err := replay.ReadEntry(text)
+		if err != nil {
+			return err
+		}
+		kind, err := c.take(e)
 		if err != nil {
 			return err
 		}
 		if c.Entry != nil {
-			c.Entry(lines.Bytes(), c.whole)
+			c.Entry(e, c.whole)
 		}
 		if c.Changed != nil {
 			c.Changed(kind)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("follow the scheduler at %s: %w", where, err)
+}
+
+// line reads a line, into memory of its own: a keyframe's is not held for the changes after it. io.EOF: there is no more.
+func line(r *bufio.Reader) ([]byte, error) {
+	var text []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if text = append(text, part...); err == nil {
+			return text, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if len(text) > int(replay.DefaultLimits().Unpacked) {
+			return nil, bufio.ErrTooLong
+		}
 	}
-	return fmt.Errorf("the scheduler at %s has ended the stream", where)
 }
 
 // ErrUnwanted says that the scheduler has no use for forecasts.
@@ -188,17 +212,17 @@ func refused(resp *http.Response, where string) error {
 	return fmt.Errorf("%w at %s: %s: %s", ErrRefused, where, resp.Status, strings.TrimSpace(string(said)))
 }
 
-func (c *Client) take(line []byte) (replay.EntryKind, error) {
+func (c *Client) take(e *replay.Entry) (replay.EntryKind, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind, err := c.follower.Take(line)
+	kind, err := c.follower.Add(e)
 	if err == nil {
 		c.heard, c.err = time.Now(), nil
 	}
 	return kind, err
 }
 
-func (c *Client) whole() ([]byte, error) {
+func (c *Client) whole() (*replay.Entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.follower.Whole()
@@ -211,6 +235,13 @@ func (c *Client) Latest() (now *replay.Case, number uint64, cluster string, hear
 	defer c.mu.Unlock()
 	number, _ = c.follower.Cycle()
 	return c.follower.Case(), number, c.follower.Cluster(), c.heard, c.err
+}
+
+// At is the moment of the latest cycle, zero for none. O(1).
+func (c *Client) At() cluster.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.follower.At()
 }
 
 // Heard is when the scheduler was last heard of, zero for never, and why there is no connection now, nil while there is one. O(1).

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 )
 
 // A frame is an entry in a file:
@@ -25,29 +26,38 @@ var errFrame = errors.New("no whole entry")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func pack(w *bytes.Buffer, text []byte) error {
-	z, err := flate.NewWriter(w, flate.BestSpeed)
-	if err != nil {
-		return err
-	}
-	if _, err := z.Write(text); err != nil {
+// packers are those that are not in use: one is a megabyte.
+var packers = sync.Pool{New: func() any {
+	z, _ := flate.NewWriter(nil, flate.BestSpeed) // an error is of a level that there is not
+	return z
+}}
+
+// pack writes what write writes, packed.
+func pack(w io.Writer, write func(io.Writer) error) error {
+	z := packers.Get().(*flate.Writer) //nolint:forcetypeassert // its New
+	defer packers.Put(z)
+	z.Reset(w)
+	if err := write(z); err != nil {
 		return err
 	}
 	return z.Close()
 }
 
-// frame prints an entry.
-func frame(e *Entry, body []byte) ([]byte, error) {
+// frame prints an entry; body, if there is one, writes its body.
+func frame(e *Entry, body func(io.Writer) error) ([]byte, error) {
 	head, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("write an entry: %w", err)
 	}
 	b := bytes.NewBuffer(make([]byte, frameHead, 4096))
-	if err := pack(b, head); err != nil {
+	if err := pack(b, func(w io.Writer) error {
+		_, err := w.Write(head)
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("pack an entry: %w", err)
 	}
 	n := b.Len() - frameHead
-	if len(body) > 0 {
+	if body != nil {
 		if err := pack(b, body); err != nil {
 			return nil, fmt.Errorf("pack an entry: %w", err)
 		}

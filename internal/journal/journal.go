@@ -218,7 +218,7 @@ func (j *Journal) scan(s *segment, each func(*framed) bool) (good int64, err err
 
 // Append writes an entry, and gives it its number, which it returns. A cycle has a body, which is asked for once it is known whether it has to be a whole one; whoever makes it says which it is. An error
 // wraps ErrFull, or is the body's; nothing has been written then, and the shard's next cycle will be asked for whole. It blocks for as long as the disk does.
-func (j *Journal) Append(e *Entry, body func(whole bool) (text []byte, isWhole bool, err error)) (uint64, error) {
+func (j *Journal) Append(e *Entry, body func(w io.Writer, whole bool) (isWhole bool, err error)) (uint64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.lost > 0 {
@@ -259,7 +259,7 @@ func reasonOf(err error) string {
 	return "it could not be written"
 }
 
-func (j *Journal) append(e *Entry, body func(bool) ([]byte, bool, error)) error {
+func (j *Journal) append(e *Entry, body func(io.Writer, bool) (bool, error)) error {
 	if j.closed {
 		return os.ErrClosed
 	}
@@ -268,18 +268,17 @@ func (j *Journal) append(e *Entry, body func(bool) ([]byte, bool, error)) error 
 	}
 	s := j.segments[len(j.segments)-1]
 	e.Number = j.next
-	var text []byte
 	isWhole := false
+	var write func(io.Writer) error
 	if body != nil {
-		var err error
-		if text, isWhole, err = body(!j.bases[e.Shard]); err != nil {
+		write = func(w io.Writer) (err error) {
+			if isWhole, err = body(w, !j.bases[e.Shard]); err == nil && !isWhole && !j.bases[e.Shard] {
+				err = errors.New("a cycle is to be whole, and is not")
+			}
 			return err
 		}
-		if !isWhole && !j.bases[e.Shard] {
-			return errors.New("a cycle is to be whole, and is not")
-		}
 	}
-	out, err := frame(e, text)
+	out, err := frame(e, write)
 	if err != nil {
 		return err
 	}

@@ -493,18 +493,22 @@ func TestSlowKeeper(t *testing.T) {
 	var live replay.Follower // the client's
 	offer := func(lines [][]byte) {
 		for _, line := range lines {
-			if _, err := live.Take(line); err != nil {
+			e, err := replay.ReadEntry(line)
+			if err == nil {
+				_, err = live.Add(e)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
-			k.Offer(line, live.Whole)
+			k.Offer(e, live.Whole)
 		}
 	}
 	drain := func() {
-		for line, missed := k.next(); line != nil; line, missed = k.next() {
+		for e, missed := k.next(); e != nil; e, missed = k.next() {
 			if missed > 0 {
 				k.gap(Slow, missed)
 			}
-			k.Take(t.Context(), line)
+			k.add(t.Context(), e)
 		}
 	}
 	w.live(20*time.Minute, nil)

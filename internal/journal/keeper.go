@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -19,7 +18,7 @@ import (
 )
 
 const (
-	// maxQueued and maxQueuedBytes bound what waits for a keeper.
+	// maxQueued and maxQueuedBytes bound what waits for a keeper, the latter as text. Most of what that says is shared with who offers it.
 	maxQueued, maxQueuedBytes = 1024, 64 << 20
 	// maxReasons bounds the reasons in one entry, longestReason each of their texts.
 	maxReasons, longestReason = 1000, 512
@@ -41,7 +40,7 @@ type Keeper struct {
 	Log logr.Logger
 
 	mu     sync.Mutex
-	queue  [][]byte
+	queue  []*replay.Entry
 	bytes  int
 	lost   uint64        // cycles that found no room
 	news   chan struct{} // holds one, when something is queued
@@ -64,13 +63,12 @@ func (k *Keeper) init() { k.begun.Do(func() { k.news = make(chan struct{}, 1) })
 
 // Offer takes an entry of the scheduler's stream in, without waiting: where there is no room, it and all that waits is left out, and a gap will say so; once there is room again, whole
 // makes the keyframe to go on from. It is cycles.Client's Entry.
-func (k *Keeper) Offer(line []byte, whole func() ([]byte, error)) {
+func (k *Keeper) Offer(e *replay.Entry, whole func() (*replay.Entry, error)) {
 	k.init()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.lost == 0 && len(k.queue) < maxQueued && k.bytes+len(line) <= maxQueuedBytes:
-		line = bytes.Clone(line)
+	case k.lost == 0 && len(k.queue) < maxQueued && k.bytes+e.Size() <= maxQueuedBytes:
 	case k.lost == 0:
 		k.lost = uint64(len(k.queue)) + 1
 		k.queue, k.bytes = nil, 0
@@ -79,43 +77,44 @@ func (k *Keeper) Offer(line []byte, whole func() ([]byte, error)) {
 		k.lost++
 		return
 	default:
-		text, err := whole()
+		all, err := whole()
 		if err != nil {
 			k.lost++
 			return
 		}
-		k.missed, k.lost, line = k.missed+k.lost, 0, text
+		k.missed, k.lost, e = k.missed+k.lost, 0, all
 	}
-	k.queue = append(k.queue, line)
-	k.bytes += len(line)
+	k.queue = append(k.queue, e)
+	k.bytes += e.Size()
 	select {
 	case k.news <- struct{}{}:
 	default:
 	}
 }
 
-// next is the next line that waits, and how many were left out before it.
-func (k *Keeper) next() (line []byte, missed uint64) {
+// next is the next entry that waits, and how many were left out before it.
+func (k *Keeper) next() (e *replay.Entry, missed uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.working = len(k.queue) > 0; !k.working {
 		return nil, 0
 	}
-	line, k.queue = k.queue[0], k.queue[1:]
-	k.bytes -= len(line)
+	e, k.queue[0] = k.queue[0], nil // what it says is not held by those behind it
+	k.queue = k.queue[1:]
+	k.bytes -= e.Size()
 	missed, k.missed = k.missed, 0
-	return line, missed
+	return e, missed
 }
 
 // Run keeps what is offered until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	k.init()
 	for ctx.Err() == nil {
-		if line, missed := k.next(); line != nil {
+		if e, missed := k.next(); e != nil {
 			if missed > 0 {
 				k.gap(Slow, missed)
 			}
-			k.Take(ctx, line)
+			k.add(ctx, e)
 			continue
 		}
 		var look <-chan time.Time
@@ -136,17 +135,32 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// Take takes a line in, and keeps the cycle if it is to be kept. It is Run's, and for who has all lines at hand.
+// Take takes a line in, and keeps the cycle if it is to be kept. It is for who has all lines at hand.
 func (k *Keeper) Take(ctx context.Context, line []byte) {
-	_, before := k.follower.Cycle()
-	kind, err := k.follower.Take(line)
+	e, err := replay.ReadEntry(line)
 	if err != nil {
-		k.gap(Unreadable, 0)
-		k.complain(err)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.lost += uint64(len(k.queue)) // a keyframe is asked for
-		k.queue, k.bytes, k.lost = nil, 0, k.lost+1
+		k.unreadable(err)
+		return
+	}
+	k.add(ctx, e)
+}
+
+// unreadable says that an entry cannot be read, or does not follow, and asks for a keyframe.
+func (k *Keeper) unreadable(err error) {
+	k.gap(Unreadable, 0)
+	k.complain(err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lost += uint64(len(k.queue))
+	k.queue, k.bytes, k.lost = nil, 0, k.lost+1
+}
+
+// add takes an entry in, and keeps the cycle if it is to be kept.
+func (k *Keeper) add(ctx context.Context, e *replay.Entry) {
+	_, before := k.follower.Cycle()
+	kind, err := k.follower.Add(e)
+	if err != nil {
+		k.unreadable(err)
 		return
 	}
 	switch kind {

@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"errors"
+	"io"
 	"maps"
 	"slices"
 
@@ -13,30 +14,30 @@ import (
 // errNothing says that there is no cycle to speak of.
 var errNothing = errors.New("write a cycle: none has come, or a gap has not ended")
 
-// Whole is the latest cycle as a keyframe, a line of a stream. An error says that there is none. O(objects).
-func (f *Follower) Whole() ([]byte, error) {
+// Whole is the latest cycle as a keyframe. An error says that there is none. O(objects), of which it makes no copies.
+func (f *Follower) Whole() (*Entry, error) {
 	c := f.Case()
 	if c == nil {
 		return nil, errNothing
 	}
-	return wholeLine(f.cycle, f.cluster, c)
+	return &Entry{entry: entry{Kind: Keyframe, Format: StreamFormat, Cluster: f.cluster, Cycle: f.cycle}, of: c}, nil
 }
 
-// Condensed is the latest cycle as a line of a stream that leaves out those which it is not asked for: a keyframe if that is wanted, or where there is nothing that it could differ
+// Condensed writes the latest cycle as a line of a stream that leaves out those which it is not asked for: a keyframe if that is wanted, or where there is nothing that it could differ
 // from; else a change, of what is another than in the cycle that it was last asked for. A Follower that takes these lines in has the same cases. What was asked for is taken to be
 // kept: who loses a line asks for a keyframe next. The cost of a change is that of what has changed; from the first call on, taking entries in remembers the names of what they change.
-func (f *Follower) Condensed(whole bool) (text []byte, isWhole bool, err error) {
+func (f *Follower) Condensed(w io.Writer, whole bool) (isWhole bool, err error) {
 	if !f.there {
-		return nil, false, errNothing
+		return false, errNothing
 	}
 	if whole || f.since == 0 {
-		text, err = f.Whole()
+		err = wholeLine(w, f.cycle, f.cluster, f.Case())
 		isWhole = true
 	} else {
-		text, err = f.part()
+		err = f.part(w)
 	}
 	f.condensed(err == nil)
-	return text, isWhole, err
+	return isWhole, err
 }
 
 // condensed says whether the latest cycle is the one that was condensed last.
@@ -54,7 +55,7 @@ func (f *Follower) condensed(yes bool) {
 }
 
 // part is what differs from the cycle that was condensed last.
-func (f *Follower) part() ([]byte, error) {
+func (f *Follower) part(w io.Writer) error {
 	e := entry{Kind: Change, Cycle: f.cycle, After: f.since, Gone: &gone{}}
 	c := f.head
 	c.Image = cluster.Image{Now: f.now, Dims: f.dims, Memory: f.memory}
@@ -72,9 +73,9 @@ func (f *Follower) part() ([]byte, error) {
 	}
 	var err error
 	if e.File, err = pack(&c); err != nil {
-		return nil, err
+		return err
 	}
-	return line(&e)
+	return e.print(w)
 }
 
 // differ adds to an image those touched that are there, and returns those that are not.
@@ -104,4 +105,4 @@ func (f *Follower) Plans() []engine.Plan { return f.head.Plans }
 func (f *Follower) At() cluster.Instant { return f.now }
 
 // QueueOf is the queue of a gang of the latest cycle, "" for one that is not there.
-func (f *Follower) QueueOf(gang cluster.Key) string { return f.gangs.all[gang].Queue }
+func (f *Follower) QueueOf(gang cluster.Key) string { return f.gangs.get(gang).Queue }

@@ -1,8 +1,8 @@
 package replay
 
 import (
-	"encoding/json"
-	"fmt"
+	"bytes"
+	"io"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -72,20 +72,20 @@ func (g *gone) add(e cluster.Event) bool {
 
 // line prints an entry.
 func line(e *entry) ([]byte, error) {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("write a cycle: %w", err)
+	var b bytes.Buffer
+	if err := e.print(&b); err != nil {
+		return nil, err
 	}
-	return append(text, '\n'), nil
+	return b.Bytes(), nil
 }
 
 // wholeLine prints a whole cycle.
-func wholeLine(cycle uint64, id string, c *Case) ([]byte, error) {
+func wholeLine(w io.Writer, cycle uint64, id string, c *Case) error {
 	f, err := pack(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return line(&entry{Kind: Keyframe, Format: StreamFormat, Cluster: id, Cycle: cycle, File: f})
+	return (&entry{Kind: Keyframe, Format: StreamFormat, Cluster: id, Cycle: cycle, File: f}).print(w)
 }
 
 // partLine prints a cycle by what is another than in the one before it.

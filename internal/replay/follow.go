@@ -32,14 +32,20 @@ type Follower struct {
 	since      uint64 // the cycle that was condensed last; 0 while there is none
 }
 
-// kept are the objects of a kind.
+// kept are the objects of a kind, each as the event that said so: an image has the same, and so do all Followers that were given the same Entry. Nobody writes to them.
 type kept[K comparable, E cluster.Event] struct {
-	all map[K]E
+	all map[K]cluster.Event
 	// touched are those that have changed or gone since the cycle that was condensed last; nil while there is none.
 	touched map[K]bool
 }
 
-func (k *kept[K, E]) put(key K, e E) {
+// get is an object as it was last said to be, the zero value for one that is not there.
+func (k *kept[K, E]) get(key K) (e E) {
+	e, _ = k.all[key].(E)
+	return e
+}
+
+func (k *kept[K, E]) put(key K, e cluster.Event) {
 	k.all[key] = e
 	k.touch(key)
 }
@@ -58,7 +64,7 @@ func (k *kept[K, E]) touch(key K) {
 }
 
 // empty forgets all, and that anything was condensed.
-func (k *kept[K, E]) empty() { k.all, k.touched = map[K]E{}, nil }
+func (k *kept[K, E]) empty() { k.all, k.touched = map[K]cluster.Event{}, nil }
 
 // condensed says whether what is touched from now on is to be remembered.
 func (k *kept[K, E]) condensed(yes bool) {
@@ -73,45 +79,74 @@ type objectKey struct {
 	key  string
 }
 
-// Take takes in an entry, a line of a stream, and says what it is. An entry of another format, one that does not follow, or one that says what no
-// scheduler would say is an error; what was there before holds, and the stream is to be opened anew. Cost: what the entry says.
-func (f *Follower) Take(text []byte) (EntryKind, error) {
+// Entry is a line of a stream that was read. It is not written to: several Followers may be given it, and share what it says.
+type Entry struct {
+	entry
+	of   *Case // of a keyframe and a change
+	size int
+}
+
+// Size is how many bytes the line had, 0 for an entry that was not read.
+func (e *Entry) Size() int { return e.size }
+
+// ReadEntry reads a line of a stream. One of another format, or that says what no scheduler would say, is an error. Cost: what it says.
+func ReadEntry(text []byte) (*Entry, error) {
 	var head struct {
 		Kind   EntryKind `json:"kind"`
 		Format string    `json:"format"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		return "", fmt.Errorf("read a cycle: %w", err)
+		return nil, fmt.Errorf("read a cycle: %w", err)
 	}
 	if head.Kind == Keyframe && head.Format != StreamFormat {
-		return "", fmt.Errorf("read a cycle: the stream's format is %q; this version of muster reads %q", shown(head.Format), StreamFormat)
+		return nil, fmt.Errorf("read a cycle: the stream's format is %q; this version of muster reads %q", shown(head.Format), StreamFormat)
 	}
 	var e entry
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&e); err != nil {
-		return "", fmt.Errorf("read a cycle: %w", err)
+		return nil, fmt.Errorf("read a cycle: %w", err)
 	}
+	switch e.Kind {
+	case Still, Gap:
+		return &Entry{entry: e, size: len(text)}, nil
+	case Keyframe, Change:
+	default:
+		return nil, fmt.Errorf("read a cycle: an entry of kind %q is not known", shown(string(e.Kind)))
+	}
+	if e.File == nil {
+		return nil, errors.New("read a cycle: an entry without a case")
+	}
+	c, err := unpack(e.File)
+	if err != nil {
+		return nil, err
+	}
+	e.File = nil // the case has it
+	return &Entry{e, c, len(text)}, nil
+}
+
+// Take takes in a line of a stream, and says what it is: [ReadEntry], and then [Follower.Add].
+func (f *Follower) Take(text []byte) (EntryKind, error) {
+	e, err := ReadEntry(text)
+	if err != nil {
+		return "", err
+	}
+	return f.Add(e)
+}
+
+// Add takes in an entry, and says what it is. One that does not follow is an error; what was there before holds, and the stream is to be opened anew. Cost: what the entry says.
+func (f *Follower) Add(e *Entry) (EntryKind, error) {
 	switch e.Kind {
 	case Still:
 		return Still, nil
 	case Gap:
 		f.missed, f.there = f.missed+e.Missed, false
 		return Gap, nil
-	case Keyframe, Change:
-	default:
-		return "", fmt.Errorf("read a cycle: an entry of kind %q is not known", shown(string(e.Kind)))
 	}
 	if e.Kind == Change && (!f.there || e.After == 0 && e.Cycle != f.cycle+1 || e.After != 0 && (e.After != f.cycle || e.Cycle < e.After)) {
 		return "", fmt.Errorf("read a cycle: cycle %d does not follow on %d", e.Cycle, f.cycle)
 	}
-	if e.File == nil {
-		return "", errors.New("read a cycle: an entry without a case")
-	}
-	c, err := unpack(e.File)
-	if err != nil {
-		return "", err
-	}
+	c := e.of
 	if e.Kind == Keyframe {
 		f.empty()
 		f.head, f.cluster, f.there = Case{Version: c.Version, Profile: c.Profile, StorageCapacity: c.StorageCapacity}, e.Cluster, true
@@ -148,22 +183,22 @@ func (f *Follower) forget(g *gone) {
 
 func (f *Follower) learn(events []cluster.Event) {
 	f.usage = nil // it is told whole, or there is none
-	for _, e := range events {
-		switch e := e.(type) {
+	for _, event := range events {
+		switch e := event.(type) {
 		case cluster.NodeState:
-			f.nodes.put(e.Name, e)
+			f.nodes.put(e.Name, event)
 		case cluster.TopologyState:
-			f.topologies.put(e.Name, e)
+			f.topologies.put(e.Name, event)
 		case cluster.QueueState:
-			f.queues.put(e.Name, e)
+			f.queues.put(e.Name, event)
 		case cluster.UsageState:
 			f.usage = e.Queues
 		case cluster.GangState:
-			f.gangs.put(e.Key, e)
+			f.gangs.put(e.Key, event)
 		case cluster.PodState:
-			f.pods.put(e.UID, e)
+			f.pods.put(e.UID, event)
 		case cluster.ObjectState:
-			f.objects.put(objectKey{e.Kind, e.Key}, e)
+			f.objects.put(objectKey{e.Kind, e.Key}, event)
 		}
 	}
 }
@@ -182,23 +217,36 @@ func (f *Follower) Case() *Case {
 	c := f.head
 	im := &c.Image
 	im.Now, im.Dims, im.Memory = f.now, f.dims, f.memory
+	usage := 0
+	if len(f.usage) > 0 {
+		usage = 1
+	}
+	im.Events = make([]cluster.Event, 0, len(f.nodes.all)+len(f.topologies.all)+len(f.queues.all)+usage+len(f.gangs.all)+len(f.pods.all)+len(f.objects.all))
 	events(im, f.nodes.all, cmp.Compare[string])
 	events(im, f.topologies.all, cmp.Compare[string])
 	events(im, f.queues.all, cmp.Compare[string])
-	if len(f.usage) > 0 {
+	if usage > 0 {
 		im.Events = append(im.Events, cluster.UsageState{Queues: f.usage})
 	}
 	events(im, f.gangs.all, compareKeys)
-	events(im, f.pods.all, func(a, b string) int {
-		p, q := f.pods.all[a], f.pods.all[b]
-		return cmp.Or(cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name), cmp.Compare(a, b))
-	})
+	first := len(im.Events)
+	for _, e := range f.pods.all { // order: they are sorted
+		im.Events = append(im.Events, e)
+	}
+	slices.SortFunc(im.Events[first:], comparePods)
 	events(im, f.objects.all, compareObjects)
 	return &c
 }
 
+// comparePods orders pods by namespace, name and UID.
+func comparePods(a, b cluster.Event) int {
+	p, _ := a.(cluster.PodState)
+	q, _ := b.(cluster.PodState)
+	return cmp.Or(cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name), cmp.Compare(p.UID, q.UID))
+}
+
 // events adds what a map has to an image, in an order of its keys.
-func events[K comparable, E cluster.Event](im *cluster.Image, of map[K]E, order func(a, b K) int) {
+func events[K comparable](im *cluster.Image, of map[K]cluster.Event, order func(a, b K) int) {
 	for _, k := range slices.SortedFunc(maps.Keys(of), order) {
 		im.Events = append(im.Events, of[k])
 	}

@@ -32,6 +32,8 @@ type file struct {
 	Memory          memory                                            `json:"memory,omitzero"`
 	Decided         bool                                              `json:"decided,omitzero"`
 	Plans           []engine.Plan                                     `json:"plans,omitzero"`
+
+	packed []packed // what Pods is of a file that is read, of one that is written
 }
 
 // class is what pods of one class have in common. The amounts in Spec are empty: those here are named.

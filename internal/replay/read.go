@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -111,7 +112,10 @@ func unpack(f *file) (*Case, error) {
 	}
 	im := &c.Image
 	im.Memory.Postponed = f.Postponed
+	im.Events = make([]cluster.Event, 0, len(f.Nodes)+len(f.Topologies)+len(f.Queues)+1+len(f.Gangs)+len(f.Pods))
+	once := alike{names: map[string]string{}, trees: map[treeKey][][]cluster.Set{}}
 	for i := range f.Nodes {
+		once.name(&f.Nodes[i].Name)
 		im.Events = append(im.Events, f.Nodes[i])
 	}
 	for i := range f.Topologies {
@@ -124,12 +128,20 @@ func unpack(f *file) (*Case, error) {
 		im.Events = append(im.Events, cluster.UsageState{Queues: f.Usage})
 	}
 	for i := range f.Gangs {
-		im.Events = append(im.Events, f.Gangs[i])
+		g := &f.Gangs[i]
+		once.key(&g.Key)
+		once.name(&g.Queue)
+		g.Sets = once.tree(g.Sets)
+		im.Events = append(im.Events, *g)
 	}
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		k := &f.Classes[p.Class]
 		st := cluster.PodState(p.pod)
+		once.key(&st.Gang)
+		for _, name := range []*string{&st.Namespace, &st.NodeName, &st.SetName} {
+			once.name(name)
+		}
 		st.Requests, st.Charge, st.Spec, st.Phase = k.Requests, k.Charge, &k.Spec, v.phases[p.Phase]
 		im.Events = append(im.Events, st)
 	}
@@ -137,6 +149,51 @@ func unpack(f *file) (*Case, error) {
 		return nil, fmt.Errorf("read a snapshot: %w", err)
 	}
 	return c, nil
+}
+
+// alike has what many objects of a file say alike be in memory once.
+type alike struct {
+	names map[string]string
+	trees map[treeKey][][]cluster.Set
+}
+
+// treeKey is what trees that are the same have in common, and treesOfKey how many of one are compared.
+type treeKey struct {
+	sets int
+	min  int32
+}
+
+const treesOfKey = 4
+
+func (a *alike) name(s *string) {
+	if known, ok := a.names[*s]; ok {
+		*s = known
+	} else {
+		a.names[*s] = *s
+	}
+}
+
+func (a *alike) key(k *cluster.Key) {
+	a.name(&k.Face)
+	a.name(&k.Namespace)
+	a.name(&k.Name)
+}
+
+func (a *alike) tree(sets []cluster.Set) []cluster.Set {
+	if len(sets) == 0 {
+		return sets
+	}
+	k := treeKey{len(sets), sets[len(sets)-1].Min}
+	known := a.trees[k]
+	for _, t := range known {
+		if reflect.DeepEqual(t, sets) {
+			return t
+		}
+	}
+	if len(known) < treesOfKey {
+		a.trees[k] = append(known, sets)
+	}
+	return sets
 }
 
 // unpackObjects adds what is carried for filters.

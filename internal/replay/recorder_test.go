@@ -90,11 +90,11 @@ func TestOtherProfile(t *testing.T) {
 		r.Decided(snap, plans)
 		s.Decided(snap, plans)
 		f.take()
-		text, _, err := f.Condensed(false)
-		if err != nil {
+		var text bytes.Buffer
+		if _, err := f.Condensed(&text, false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := kept.Take(text); err != nil {
+		if _, err := kept.Take(text.Bytes()); err != nil {
 			t.Fatal(err)
 		}
 		w := httptest.NewRecorder()

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -36,9 +37,9 @@ type Stream struct {
 	readers int
 	news    chan struct{} // closed when there is another cycle
 
+	whole []byte // the keyframe of the latest cycle, if somebody asked
+
 	writing sync.Mutex
-	whole   []byte // the last keyframe that was written, and of which cycle
-	wholeOf uint64
 }
 
 // told is a cycle and what is told of it, once somebody asked.
@@ -68,6 +69,7 @@ func (s *Stream) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
 	} else {
 		s.ring = []*told{t}
 	}
+	s.whole = nil
 	close(s.news)
 	s.news = make(chan struct{})
 }
@@ -177,13 +179,26 @@ func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
 	}
 	s.writing.Lock() // one at a time: a whole cycle of a large cluster takes much memory
 	defer s.writing.Unlock()
-	if s.whole == nil || s.wholeOf != t.cycle {
-		c.Image = t.snap.Image()
-		text, err := wholeLine(t.cycle, Cluster(t.snap), c)
-		if err != nil {
-			return nil, err
-		}
-		s.whole, s.wholeOf = text, t.cycle
+	if text := s.kept(t, nil); text != nil {
+		return text, nil
 	}
-	return s.whole, nil
+	c.Image = t.snap.Image()
+	var b bytes.Buffer
+	if err := wholeLine(&b, t.cycle, Cluster(t.snap), c); err != nil {
+		return nil, err
+	}
+	return s.kept(t, b.Bytes()), nil
+}
+
+// kept is the keyframe of a cycle: what is given, which is kept while the cycle is the latest, or else what is kept.
+func (s *Stream) kept(t *told, text []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cycles != t.cycle {
+		return text
+	}
+	if text != nil {
+		s.whole = text
+	}
+	return s.whole
 }

@@ -95,11 +95,12 @@ func TestFollowed(t *testing.T) {
 				return fmt.Errorf("%s: it has another cluster:\n%s\nthe scheduler's is\n%s", kind, unpacked(t, written(t, theirs)), unpacked(t, written(t, own)))
 			}
 			if n++; n%2 == 0 {
-				text, whole, err := f.Condensed(n%12 == 0)
+				var text bytes.Buffer
+				whole, err := f.Condensed(&text, n%12 == 0)
 				if err != nil {
 					return err
 				}
-				if _, err := kept.Take(text); err != nil {
+				if _, err := kept.Take(text.Bytes()); err != nil {
 					return fmt.Errorf("condensed (whole %v): %w", whole, err)
 				}
 				if !whole {

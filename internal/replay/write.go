@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bufio"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -18,7 +19,13 @@ func Write(w io.Writer, c *Case) error {
 		return err
 	}
 	z := gzip.NewWriter(w)
-	if err := json.NewEncoder(z).Encode(f); err != nil {
+	b := bufio.NewWriterSize(z, 1<<16)
+	err = f.print(b)
+	if err == nil {
+		_ = b.WriteByte('\n')
+		err = b.Flush()
+	}
+	if err != nil {
 		return fmt.Errorf("write a snapshot: %w", err)
 	}
 	if err := z.Close(); err != nil {
@@ -34,8 +41,8 @@ func pack(c *Case) (*file, error) {
 		Dims: c.Image.Dims, Postponed: c.Image.Memory.Postponed, Decided: c.Decided, Plans: c.Plans,
 	}
 	classes := map[string]int{} // by their text
-	for _, e := range c.Image.Events {
-		switch e := e.(type) {
+	for _, event := range c.Image.Events {
+		switch e := event.(type) {
 		case cluster.NodeState:
 			f.Nodes = append(f.Nodes, e)
 		case cluster.TopologyState:
@@ -51,7 +58,7 @@ func pack(c *Case) (*file, error) {
 			if err != nil {
 				return nil, err
 			}
-			f.Pods = append(f.Pods, placed{pod: pod(e), Class: class, Phase: e.Phase.String()})
+			f.packed = append(f.packed, packed{event, class})
 		case cluster.ObjectState:
 			if err := f.object(e); err != nil {
 				return nil, err

@@ -33,6 +33,15 @@ type Cycle struct {
 	snap *cluster.Snapshot
 	run  *explain.Run
 	own  bool // the engine comes to the plans that are on record
+
+	naming     sync.Once         // guards what follows
+	queues     map[string]string // of each gang, by its namespace and name
+	namespaces map[string]bool   // every one there is
+}
+
+// Bare is the cycle as it came, without what came of deciding on it again, which takes several times as much memory: [Forecast] and [History.Learn] need no more.
+func (c *Cycle) Bare() *Cycle {
+	return &Cycle{Cluster: c.Cluster, Case: c.Case, Registry: c.Registry, Works: c.Works}
 }
 
 // Work is what a gang's owner says of it.

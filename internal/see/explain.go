@@ -156,27 +156,32 @@ func (o *Origin) Aged(now time.Time) { o.AgeSeconds = max(0, now.Sub(o.At).Secon
 // Scope says which namespaces somebody may read.
 type Scope struct {
 	may func(namespace string) bool
-	// queue of each gang, and every namespace there is
+	// queue of each gang, and every namespace there is; a cycle's, of all its scopes
 	queues     map[string]string
 	namespaces map[string]bool
 }
 
 // Scope is the scope of a viewer of this cycle who may read the namespaces for which may is true. The cycle must have been looked at.
 func (c *Cycle) Scope(may func(namespace string) bool) *Scope {
-	s := &Scope{may: may, queues: map[string]string{}, namespaces: map[string]bool{}}
+	c.naming.Do(c.name)
+	return &Scope{may: may, queues: c.queues, namespaces: c.namespaces}
+}
+
+// name finds the names that texts may have in them.
+func (c *Cycle) name() {
+	c.queues, c.namespaces = map[string]string{}, map[string]bool{}
 	for _, e := range c.Case.Image.Events {
 		switch e := e.(type) {
 		case cluster.GangState:
-			s.queues[e.Key.Namespace+"/"+e.Key.Name], s.namespaces[e.Key.Namespace] = e.Queue, true
+			c.queues[e.Key.Namespace+"/"+e.Key.Name], c.namespaces[e.Key.Namespace] = e.Queue, true
 		case cluster.PodState:
-			s.namespaces[e.Namespace] = true
+			c.namespaces[e.Namespace] = true
 		case cluster.ObjectState:
 			if ns, _, ok := strings.Cut(e.Key, "/"); ok {
-				s.namespaces[ns] = true
+				c.namespaces[ns] = true
 			}
 		}
 	}
-	return s
 }
 
 // full is a name with its namespace before it.

@@ -30,22 +30,28 @@ func (c *Cycle) Find(ctx context.Context, namespace, name string) (cluster.Key, 
 		kind, rest = "", name
 	}
 	var exact, workloads, begin []cluster.Key
-	var here []string
-	run.Snapshot().EachGang(func(g *cluster.Gang) {
-		k := g.Key
-		if k.Namespace != namespace || k.Remnant() {
-			return
-		}
-		here = append(here, k.Name)
-		switch {
-		case k.Name == name:
+	in := func(each func(cluster.Key)) {
+		run.Snapshot().EachGang(func(g *cluster.Gang) {
+			if g.Key.Namespace == namespace && !g.Key.Remnant() {
+				each(g.Key)
+			}
+		})
+	}
+	in(func(k cluster.Key) {
+		if k.Name == name {
 			exact = append(exact, k)
-		case stripped(k.Name) == rest && (kind == "" || strings.EqualFold(c.Works[k].Kind, kind)):
-			workloads = append(workloads, k)
-		case kind == "" && name != "" && (strings.HasPrefix(k.Name, name) || strings.HasPrefix(k.Name, "pg-"+name+"-")):
-			begin = append(begin, k)
 		}
 	})
+	if len(exact) == 0 { // most who ask know the gang's name: nothing is made of all others' then
+		in(func(k cluster.Key) {
+			switch {
+			case stripped(k.Name) == rest && (kind == "" || strings.EqualFold(c.Works[k].Kind, kind)):
+				workloads = append(workloads, k)
+			case kind == "" && name != "" && (strings.HasPrefix(k.Name, name) || strings.HasPrefix(k.Name, "pg-"+name+"-")):
+				begin = append(begin, k)
+			}
+		})
+	}
 	for _, meant := range [][]cluster.Key{exact, workloads, begin} {
 		switch len(meant) {
 		case 0:
@@ -71,6 +77,8 @@ func (c *Cycle) Find(ctx context.Context, namespace, name string) (cluster.Key, 
 	if pod != nil && run.Snapshot().GangByKey(pod.GangKey()) != nil && pod.GangKey().Namespace == namespace {
 		return pod.GangKey(), nil
 	}
+	var here []string
+	in(func(k cluster.Key) { here = append(here, k.Name) })
 	slices.Sort(here)
 	return cluster.Key{}, &Refusal{Missing: true, Rule: fmt.Sprintf("there is no gang %s in namespace %s%s", name, namespace, explain.Near(name, here))}
 }

@@ -30,7 +30,7 @@ import (
 
 // city is a simulated cluster of 500 nodes that lives on while it is looked at: gangs come, start, are evicted and end, and its scheduler serves each cycle to a Following, as a real one does.
 type city struct {
-	t      *testing.T
+	t      testing.TB
 	world  *sim.Cluster
 	stream *replay.Stream
 	random *rand.Rand
@@ -86,7 +86,7 @@ var cityWork = []struct {
 }
 
 // newCity makes one, and lets it live until now.
-func newCity(t *testing.T, j *journal.Journal, clock *atomic.Pointer[time.Time]) *city {
+func newCity(t testing.TB, j *journal.Journal, clock *atomic.Pointer[time.Time]) *city {
 	t.Helper()
 	e, err := engine.New(profile.BuiltIn(), builtin.Registry())
 	if err != nil {

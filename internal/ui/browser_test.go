@@ -44,7 +44,7 @@ var axe string
 const ofBrowser = 25 * time.Minute
 
 // chromium is the browser of this machine; without one the test is skipped, and says what is not checked.
-func chromium(t *testing.T) string {
+func chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("MUSTER_CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); name != "" && err == nil {
@@ -138,26 +138,8 @@ func TestBrowser(t *testing.T) {
 	address := c.serve(j, who)
 	t.Logf("a city of %d nodes has lived for %s, in %s", cityNodes, cityPast, time.Since(began).Round(time.Second))
 
-	ctx, cancel := context.WithTimeout(t.Context(), ofBrowser)
-	defer cancel()
-	flags := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true),
-		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("font-render-hinting", "none"), chromedp.WSURLReadTimeout(5*time.Minute))
-	ctx, cancel = chromedp.NewExecAllocator(ctx, flags...)
-	defer cancel()
-	ctx, cancel = chromedp.NewContext(ctx)
-	defer cancel()
 	said := &complaints{}
-	if err := chromedp.Listen(ctx, said.heed); err != nil {
-		t.Skipf("NOT CHECKED: pages in a browser; %s does not start here: %v", path, err)
-	}
-	for _, enable := range []cdproto.Command[cdproto.Empty, cdproto.Empty]{log.Enable, audits.Enable, runtime.Enable} {
-		if _, err := chromedp.Call(ctx, enable, cdproto.Empty{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
-		t.Fatal(err)
-	}
+	ctx := browse(t, path, said)
 
 	// Who is not known signs in.
 	if err := chromedp.Do(ctx, look(1280, 900, "light"), chromedp.Navigate(address+"/"), chromedp.WaitVisible(chromedp.CSS(`#token`))); err != nil {
@@ -211,6 +193,31 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
+// browse starts the browser, which says what it has against pages. It ends with the test.
+func browse(t testing.TB, path string, said *complaints) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), ofBrowser)
+	t.Cleanup(cancel)
+	flags := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("font-render-hinting", "none"), chromedp.WSURLReadTimeout(5*time.Minute))
+	ctx, cancel = chromedp.NewExecAllocator(ctx, flags...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Listen(ctx, said.heed); err != nil {
+		t.Skipf("NOT CHECKED: pages in a browser; %s does not start here: %v", path, err)
+	}
+	for _, enable := range []cdproto.Command[cdproto.Empty, cdproto.Empty]{log.Enable, audits.Enable, runtime.Enable} {
+		if _, err := chromedp.Call(ctx, enable, cdproto.Empty{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
 // look is how pages are shown: how large, and in which scheme.
 func look(width, height int64, scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -221,7 +228,7 @@ func look(width, height int64, scheme string) chromedp.Action[chromedp.Void] {
 
 // sight is who looks.
 type sight struct {
-	t     *testing.T
+	t     testing.TB
 	ctx   context.Context
 	said  *complaints
 	shots string
@@ -400,7 +407,7 @@ func (s *sight) draw(v *view, scheme string) {
 }
 
 // decisions are what the journal has of cycles that decided something.
-func decisions(t *testing.T, j *journal.Journal) (out []*journal.Entry) {
+func decisions(t testing.TB, j *journal.Journal) (out []*journal.Entry) {
 	t.Helper()
 	if err := j.Each(t.Context(), time.Time{}, func(e *journal.Entry) bool {
 		if e.Kind == journal.Cycle && len(e.Decisions) > 0 {

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// fresh is how old a cycle may be that a question is answered from while there is a newer one.
+	// fresh is how old a look may be that a question is answered from while there is a newer cycle; see patience.
 	fresh = time.Second
 	// aging is how old its look may be until a question has the next one made beside its answer, so that those after it find it done.
 	aging = fresh / 2
@@ -107,6 +107,7 @@ type shard struct {
 	of      *replay.Case // what it was made of
 	err     error        // of the look
 	looked  time.Time
+	took    time.Duration // the look
 
 	seer *seer // nil: nothing is forecast
 
@@ -202,7 +203,7 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 		}
 		if f.Journal != nil {
 			k := &journal.Keeper{Shard: name, Journal: f.Journal, Log: f.Log, Decide: func(ctx context.Context, c *replay.Case, id string) (*see.Cycle, error) {
-				return f.decide(ctx, s, c, id, time.Time{}) // there may be a later one
+				return f.again(ctx, s, c, id)
 			}}
 			s.client.Entry = k.Offer
 			all.Go(func() { k.Run(life) })
@@ -273,14 +274,15 @@ func (f *Following) Look(ctx context.Context, name string) (c *see.Cycle, note s
 		return nil, "", &see.Refusal{Field: "shard", Rule: fmt.Sprintf("%q is no shard's partition value", name), Missing: true}
 	}
 	s.mu.Lock()
-	c, looked := s.cycle, s.looked
+	c, looked, took := s.cycle, s.looked, s.took
 	s.mu.Unlock()
 	since := time.Since(looked)
-	if c == nil || since >= fresh {
+	soon, late := patience(took)
+	if c == nil || since >= late {
 		if c, err = f.look(ctx, s, fresh); err != nil {
 			return nil, "", err
 		}
-	} else if since >= aging {
+	} else if since >= soon {
 		select {
 		case s.asked <- struct{}{}:
 		default:
@@ -290,6 +292,12 @@ func (f *Following) Look(ctx context.Context, name string) (c *see.Cycle, note s
 		note = "no news comes from the scheduler since " + heard.UTC().Format(time.RFC3339)
 	}
 	return c, note, nil
+}
+
+// patience is how old a look may be until the next one is made beside an answer, and until answers wait for it, by how long the last one took. Where a look takes seconds, to have those who ask wait for each would tell them no more than that the
+// cluster is large: they get what is there, and the next is ready before that is twice as old as a look takes.
+func patience(took time.Duration) (soon, late time.Duration) {
+	return max(aging, took/2), max(fresh, 2*took)
 }
 
 // look looks at the latest cycle, unless that was done so recently.
@@ -321,8 +329,30 @@ func (f *Following) look(ctx context.Context, s *shard, recently time.Duration) 
 	return f.decide(ctx, s, now, id, time.Now())
 }
 
+// again decides on a cycle for the journal, unless that was done for who asked. One cycle of a shard at a time is decided on: each takes as much memory as the cluster.
+func (f *Following) again(ctx context.Context, s *shard, now *replay.Case, id string) (*see.Cycle, error) {
+	select {
+	case s.looking <- struct{}{}:
+		defer func() { <-s.looking }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a look at the cycle: %w", ctx.Err())
+	}
+	s.mu.Lock()
+	held, err, of := s.cycle, s.err, s.of
+	s.mu.Unlock()
+	if of != nil && of.Image.Now == now.Image.Now && (held != nil || err != nil) {
+		return held, err
+	}
+	latest := time.Now()
+	if s.client.At() != now.Image.Now {
+		latest = time.Time{} // there is a later one
+	}
+	return f.decide(ctx, s, now, id, latest)
+}
+
 // decide decides on a cycle of a shard again, which was the latest one at that moment (zero: that is not known). What came of it is what questions are answered from, until there is a later one.
 func (f *Following) decide(ctx context.Context, s *shard, now *replay.Case, id string, latest time.Time) (*see.Cycle, error) {
+	began := time.Now()
 	c := &see.Cycle{Cluster: id, Case: now, Registry: f.Registry(now.StorageCapacity)}
 	var err error
 	if f.Works != nil {
@@ -355,6 +385,7 @@ func (f *Following) decide(ctx context.Context, s *shard, now *replay.Case, id s
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.took = time.Since(began)
 	if s.of == nil || !now.Image.Now.Before(s.of.Image.Now) || !latest.IsZero() {
 		s.cycle, s.err, s.of = c, err, now
 		if !latest.IsZero() { // otherwise it is no older than what was the latest then

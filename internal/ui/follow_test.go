@@ -18,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cycles"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/journal"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/see"
@@ -155,5 +156,66 @@ func TestFollowing(t *testing.T) {
 	until("a version that knows less", func() bool { _, _, err := f.Look(t.Context(), ""); return errors.Is(err, ErrUndecided) })
 	if got := testutil.ToFloat64(f.Metrics.cycles.WithLabelValues("failed")); got < 1 {
 		t.Error("it is not counted")
+	}
+}
+
+// TestDecidedOnce: a cycle that the journal looks at and somebody asks about is decided on again once, and both have the same.
+func TestDecidedOnce(t *testing.T) {
+	t.Parallel()
+	place, decide := scheduler(t)
+	m, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(journal.Options{Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Following{
+		Shards: func(context.Context) ([]string, error) { return []string{""}, nil },
+		Find:   func(context.Context, string) (cycles.Place, error) { return place, nil },
+		Token:  func() (string, error) { return "t", nil }, Registry: func(bool) engine.Registry { return builtin.Registry() }, Log: logr.Discard(), Metrics: m, Journal: j,
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	decide(false)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(3 * time.Minute)
+	for kept, seen := false, false; !kept || !seen; {
+		if err := j.Each(t.Context(), time.Time{}, func(e *journal.Entry) bool { // it is written after it was looked at
+			kept = kept || e.Kind == journal.Cycle
+			return !kept
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := f.Look(t.Context(), "")
+		seen = err == nil
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("kept %v; seen %v: %v", kept, seen, err)
+		}
+	}
+	cancel()
+	if err := errors.Join(<-done, j.Close()); err != nil {
+		t.Error(err)
+	}
+	if got := testutil.ToFloat64(m.cycles.WithLabelValues("same")); got != 1 {
+		t.Errorf("one cycle was decided on %v times", got)
+	}
+}
+
+// TestPatience: where looks are short, answers are of a look that is a second old at most; where they are long, nobody waits for the next if it is begun in time.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration][2]time.Duration{
+		0: {aging, fresh}, 100 * time.Millisecond: {aging, fresh}, fresh / 2: {aging, fresh}, 3 * time.Second: {1500 * time.Millisecond, 6 * time.Second},
+	} { // order: each on its own
+		soon, late := patience(took)
+		if soon != want[0] || late != want[1] || soon+took > late && late > fresh {
+			t.Errorf("a look took %s: the next begins after %s and is waited for after %s", took, soon, late)
+		}
 	}
 }

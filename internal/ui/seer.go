@@ -38,7 +38,7 @@ type seer struct {
 	now     func() time.Time
 	log     logr.Logger
 	n       int
-	latest  atomic.Pointer[see.Cycle]
+	latest  atomic.Pointer[see.Cycle] // without what came of deciding on it again
 	outlook atomic.Pointer[see.Outlook]
 	// tell gives the scheduler a forecast, which writes it into gangs' objects if it is told to; nil: nobody.
 	tell func(ctx context.Context, outlook []byte) error
@@ -69,7 +69,7 @@ func newSeer(shard string, j *journal.Journal, now func() time.Time, log logr.Lo
 
 // learn shows the history a cycle that was decided on again. While a forecast is made nothing is learned: the next cycle says the same, later.
 func (s *seer) learn(c *see.Cycle) {
-	s.latest.Store(c)
+	s.latest.Store(c.Bare()) // a forecast takes minutes, in which there are others
 	if !s.mu.TryLock() {
 		return
 	}
