@@ -20,7 +20,7 @@ func (f *Follower) Whole() (*Entry, error) {
 	if c == nil {
 		return nil, errNothing
 	}
-	return &Entry{entry: entry{Kind: Keyframe, Format: StreamFormat, Cluster: f.cluster, Cycle: f.cycle}, of: c}, nil
+	return &Entry{printed: printed{Kind: Keyframe, Format: StreamFormat, Cluster: f.cluster, Cycle: f.cycle}, of: c}, nil
 }
 
 // Condensed writes the latest cycle as a line of a stream that leaves out those which it is not asked for: a keyframe if that is wanted, or where there is nothing that it could differ
@@ -56,7 +56,7 @@ func (f *Follower) condensed(yes bool) {
 
 // part is what differs from the cycle that was condensed last.
 func (f *Follower) part(w io.Writer) error {
-	e := entry{Kind: Change, Cycle: f.cycle, After: f.since, Gone: &gone{}}
+	e := printed{Kind: Change, Cycle: f.cycle, After: f.since, Gone: &gone{}}
 	c := f.head
 	c.Image = cluster.Image{Now: f.now, Dims: f.dims, Memory: f.memory}
 	im := &c.Image

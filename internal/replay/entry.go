@@ -22,8 +22,8 @@ const (
 	Still    EntryKind = "still"    // nothing has happened: the scheduler is there
 )
 
-// entry is a line of a stream.
-type entry struct {
+// printed is an entry as it is printed, a line of a stream.
+type printed struct {
 	Kind EntryKind `json:"kind"`
 	// Format and Cluster come with keyframes.
 	Format  string `json:"format,omitzero"`
@@ -71,7 +71,7 @@ func (g *gone) add(e cluster.Event) bool {
 }
 
 // line prints an entry.
-func line(e *entry) ([]byte, error) {
+func line(e *printed) ([]byte, error) {
 	var b bytes.Buffer
 	if err := e.print(&b); err != nil {
 		return nil, err
@@ -85,12 +85,12 @@ func wholeLine(w io.Writer, cycle uint64, id string, c *Case) error {
 	if err != nil {
 		return err
 	}
-	return (&entry{Kind: Keyframe, Format: StreamFormat, Cluster: id, Cycle: cycle, File: f}).print(w)
+	return (&printed{Kind: Keyframe, Format: StreamFormat, Cluster: id, Cycle: cycle, File: f}).print(w)
 }
 
 // partLine prints a cycle by what is another than in the one before it.
 func partLine(cycle uint64, snap *cluster.Snapshot, events []cluster.Event, c *Case) ([]byte, error) {
-	e := entry{Kind: Change, Cycle: cycle, Gone: &gone{}}
+	e := printed{Kind: Change, Cycle: cycle, Gone: &gone{}}
 	part := *c
 	part.Image = cluster.Image{Now: snap.Now, Memory: snap.Memory()}
 	for i := range snap.Dims.Len() {

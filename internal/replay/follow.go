@@ -81,7 +81,7 @@ type objectKey struct {
 
 // Entry is a line of a stream that was read. It is not written to: several Followers may be given it, and share what it says.
 type Entry struct {
-	entry
+	printed
 	of   *Case // of a keyframe and a change
 	size int
 }
@@ -101,7 +101,7 @@ func ReadEntry(text []byte) (*Entry, error) {
 	if head.Kind == Keyframe && head.Format != StreamFormat {
 		return nil, fmt.Errorf("read a cycle: the stream's format is %q; this version of muster reads %q", shown(head.Format), StreamFormat)
 	}
-	var e entry
+	var e printed
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&e); err != nil {
@@ -109,7 +109,7 @@ func ReadEntry(text []byte) (*Entry, error) {
 	}
 	switch e.Kind {
 	case Still, Gap:
-		return &Entry{entry: e, size: len(text)}, nil
+		return &Entry{printed: e, size: len(text)}, nil
 	case Keyframe, Change:
 	default:
 		return nil, fmt.Errorf("read a cycle: an entry of kind %q is not known", shown(string(e.Kind)))

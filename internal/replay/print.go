@@ -91,7 +91,7 @@ func value(w io.Writer, of any) error {
 }
 
 // print writes an entry as a line.
-func (e *entry) print(to io.Writer) error {
+func (e *printed) print(to io.Writer) error {
 	w := bufio.NewWriterSize(to, 1<<16)
 	head := *e
 	head.File, head.Gone = nil, nil

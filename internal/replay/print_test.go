@@ -66,7 +66,7 @@ func TestPrinted(t *testing.T) {
 		if err != nil || b.String() != string(want) {
 			t.Errorf("%s: %v\n%s\nat once:\n%s", name, err, b.String(), want)
 		}
-		for _, e := range []*entry{{Kind: Still, Cycle: 3}, {Kind: Gap, Cycle: 3, Missed: 2}, {Kind: Change, Cycle: 3, File: f, Gone: &gone{Pods: []string{"p"}}}, {Kind: Change, Cycle: 3, File: f, Gone: &gone{}}, {Kind: Keyframe, Format: StreamFormat, Cluster: "c", File: f}} {
+		for _, e := range []*printed{{Kind: Still, Cycle: 3}, {Kind: Gap, Cycle: 3, Missed: 2}, {Kind: Change, Cycle: 3, File: f, Gone: &gone{Pods: []string{"p"}}}, {Kind: Change, Cycle: 3, File: f, Gone: &gone{}}, {Kind: Keyframe, Format: StreamFormat, Cluster: "c", File: f}} {
 			got, err := line(e)
 			if err != nil {
 				t.Fatal(err)

@@ -109,7 +109,7 @@ func (s *Stream) Follow(ctx context.Context, write func([]byte) error) error {
 				return nil
 			case <-news:
 			case <-still.C:
-				text, err := line(&entry{Kind: Still, Cycle: at})
+				text, err := line(&printed{Kind: Still, Cycle: at})
 				if err == nil {
 					err = write(text)
 				}
@@ -123,7 +123,7 @@ func (s *Stream) Follow(ctx context.Context, write func([]byte) error) error {
 			return nil
 		}
 		if missed > 0 {
-			text, err := line(&entry{Kind: Gap, Cycle: at + missed, Missed: missed})
+			text, err := line(&printed{Kind: Gap, Cycle: at + missed, Missed: missed})
 			if err == nil {
 				err = write(text)
 			}

@@ -167,8 +167,8 @@ func Run(ctx context.Context, names []string, s *Settings, version string) error
 	return p.run(ctx)
 }
 
-// uiGCPercent is for a process that is the role ui alone: beside 500 nodes and 2,000 gangs that wait it peaks at 131 to 150 MiB with it, at 156 to 161 with what all roles have, and its
-// answers take as long (BenchmarkRole). GOGC overrules it.
+// uiGCPercent is for a process that is the role ui alone: beside 500 nodes and 2,000 gangs that wait it peaks at 102 to 105 MiB with it, and at 141 to 145 while
+// a forecast is made (BenchmarkRole, BenchmarkRoleForecasts). GOGC overrules it.
 const uiGCPercent = 30
 
 // processors bounds GOMAXPROCS of a process by the roles in it; 0 is no bound.

@@ -47,8 +47,14 @@ func BenchmarkFirstPaint(b *testing.B) {
 	}
 	s := &sight{t: b, ctx: ctx}
 	for _, v := range []view{
-		{name: "jobs", path: "/?namespace=sim"}, {name: "job", path: "/job/sim/" + c.latest()}, {name: "queues", path: "/queues"}, {name: "gpus", path: "/gpus"},
-		{name: "decisions", path: "/decisions?since=10m"}, {name: "ledger", path: "/ledger?since=3h"}, {name: "alerts", path: "/alerts"}, {name: "what-if", path: "/what-if"},
+		{name: "jobs", path: "/?namespace=sim"},
+		{name: "job", path: "/job/sim/" + c.latest()},
+		{name: "queues", path: "/queues"},
+		{name: "gpus", path: "/gpus"},
+		{name: "decisions", path: "/decisions?since=10m"},
+		{name: "ledger", path: "/ledger?since=3h"},
+		{name: "alerts", path: "/alerts"},
+		{name: "what-if", path: "/what-if"},
 	} {
 		b.Run(v.name, func(b *testing.B) {
 			var took []float64

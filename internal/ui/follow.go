@@ -264,7 +264,7 @@ func (f *Following) beside(ctx context.Context, s *shard) {
 	}
 }
 
-// Look returns the latest cycle of a shard, decided again, or one that was looked at a second ago at most; and what is to be known of it besides ("" for
+// Look returns the latest cycle of a shard, decided again, or one that was looked at a second ago at most, or twice as long ago as that took; and what is to be known of it besides ("" for
 // nothing). The first question of a cycle costs a run of the engine, for which others wait. The error wraps ErrNoCycle, or says why the cycle cannot be decided on.
 func (f *Following) Look(ctx context.Context, name string) (c *see.Cycle, note string, err error) {
 	f.mu.Lock()

@@ -298,7 +298,6 @@ func BenchmarkKept(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		entry = nil
 		followed := live()
 		c := &see.Cycle{Case: client.Case(), Registry: builtin.Registry()}
 		run, err := c.Look(b.Context())
