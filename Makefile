@@ -99,8 +99,9 @@ prove-kueue: build bin/kueue ## Kueue's own controller and webhooks, of its rele
 	MUSTER_KUEUE_BINARY=$(CURDIR)/bin/kueue MUSTER_KUEUE_CONFIG=$$(cd internal/lab/kueue && $(GO) list -m -f '{{.Dir}}' sigs.k8s.io/kueue)/config/components \
 	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^TestKueue$$' -v -timeout 15m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
-test-oracle: ## The victim search against brute force on 60,000 small clusters, and its properties on thousands (some minutes); prints the figures
+test-oracle: ## The victim search against brute force on 60,000 small clusters, Volcano's law against its documentation on 20,000, and properties on thousands (half an hour); prints the figures
 	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology
+	ORACLE_CASES=20000 $(GO) test -count=1 -run '^Test(Oracle|Law|Order)$$' -v -timeout 30m ./internal/engine/plugins/votes
 	$(GO) test -count=1 -run 'EvictionsEnd|Disruption|Upheaval' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=3000
 	$(GO) test -count=1 -run 'Turns|Budget|Disruption' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=10000
 	$(GO) test -count=1 -run 'Wild(Faces)?$$' -v -timeout 60m ./internal/engine/enginetest -wild.stories=4000

@@ -139,13 +139,15 @@ func (sc *Scenario) archiveWants() []string {
 }
 
 // reasons are the keys of what engine and plugins may say, sorted. OtherQueue is said of gangs that nobody asks about: the solver passes the
-// queues of another right whole.
+// queues of another right whole. That a pod names a PodGroup which is not there is said by who writes conditions (kube/apply): the engine does not see such a pod.
 func reasons(t *testing.T) []string {
 	t.Helper()
 	known, err := builtin.Registry().Known()
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(known, policy.ReasonOtherQueue.Key)
+	for _, r := range []*policy.Reason{policy.ReasonOtherQueue, policy.ReasonGroupMissing, policy.ReasonGroupNoName} {
+		delete(known, r.Key)
+	}
 	return slices.Sorted(maps.Keys(known))
 }

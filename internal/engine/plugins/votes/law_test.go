@@ -627,7 +627,7 @@ func (a asker) Run(s *engine.Session) { a.ask(s) }
 // some order of those on its node lets it go, and may if all do.
 func TestLaw(t *testing.T) {
 	t.Parallel()
-	const realms = 2500
+	realms := cases(t, 2500)
 	count := map[string]int{}
 	for seed := range uint64(realms) {
 		r := rand.New(rand.NewPCG(seed, 41))

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"math/big"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -403,10 +405,26 @@ func (w witness) VoteAdmission(g *ledger.GangState, _ cluster.Resources) (policy
 	return policy.Abstain, policy.Verdict{}
 }
 
+// oracleCases is the environment variable that says how many random clusters the oracles look at.
+const oracleCases = "ORACLE_CASES"
+
+func cases(t *testing.T, usual int) int {
+	t.Helper()
+	text := os.Getenv(oracleCases)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s is %q; it must be a number", oracleCases, text)
+	}
+	return n
+}
+
 // TestOracle: on random clusters the engine lets in whom the documentation lets in, asks everybody who has to be asked, and says of each other why not.
 func TestOracle(t *testing.T) {
 	t.Parallel()
-	const worlds = 1500
+	worlds := cases(t, 1500)
 	for name, file := range map[string]struct {
 		tiers    [][]engine.PluginUse
 		factor   string

@@ -536,7 +536,7 @@ func (c *court) gives(f *fund, asks amounts, deserved map[string]amounts) (turn,
 // goes round in a circle, which it does with trees, any queue of the circle may be the next.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	const courts = 4000
+	courts := cases(t, 4000)
 	count := map[string]int{}
 	for seed := range uint64(courts) {
 		c := drawCourt(rand.New(rand.NewPCG(seed, 43)))
