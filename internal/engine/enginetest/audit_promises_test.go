@@ -78,3 +78,50 @@ func TestAuditOfPromises(t *testing.T) {
 		})
 	}
 }
+
+// TestAuditOfSharedPromises: with Volcano's law a promise is in the way too where it and the taker are more than the fair share of their queue, as the record says; not in another queue, and
+// not within the share.
+func TestAuditOfSharedPromises(t *testing.T) {
+	t.Parallel()
+	gpu := func(x int64) []cluster.Quantity { return []cluster.Quantity{{Name: "gpu", Value: x}} }
+	gpus := func(x int64) cluster.Resources {
+		r := make(cluster.Resources, cluster.GPU+1)
+		r[cluster.GPU] = x
+		return r
+	}
+	key := func(face, name string) cluster.Key { return cluster.Key{Face: face, Namespace: "a", Name: name} }
+	for _, tc := range []struct {
+		name, face, queue string
+		share             int64
+		fine              bool
+	}{
+		{"beyond the share", "volcano", "mine", 2000, true},
+		{"within the share", "volcano", "mine", 3000, false},
+		{"of another queue", "volcano", "other", 2000, false},
+		{"by KAI's law", "kai", "mine", 2000, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := cluster.NewStore(cluster.Options{})
+			s.Apply(cluster.NodeState{Name: "n1", UID: "n1", Allocatable: gpu(4000)}, cluster.NodeState{Name: "n2", UID: "n2", Allocatable: gpu(4000)})
+			for _, q := range []string{"mine", "other"} {
+				s.Apply(cluster.QueueState{Name: q, UID: q, Quota: gpu(cluster.Unlimited), Limit: gpu(cluster.Unlimited)})
+			}
+			s.Apply(cluster.GangState{Key: key(tc.face, "taker"), UID: "taker", Queue: "mine", Preemptible: true, Sets: cluster.FlatTree(1)},
+				cluster.GangState{Key: key(tc.face, "promised"), UID: "promised", Queue: tc.queue, Preemptible: true, Sets: cluster.FlatTree(1)})
+			s.Apply(cluster.PodState{UID: "t", Name: "t", Gang: key(tc.face, "taker"), Ours: true, Requests: gpu(1000)}, cluster.PodState{UID: "p", Name: "p", Gang: key(tc.face, "promised"), Ours: true, Requests: gpu(1000)})
+			s.HoldFor("p", "n1", noon.Add(1))
+			b := engine.Bundle{
+				Gang: key(tc.face, "taker"), UID: "taker", Intents: []engine.Intent{{Verb: ledger.Nominate, Pod: "t", UID: "t", Node: "n2"}},
+				Eviction: &engine.EvictionRecord{
+					Cause: policy.Preempt, Victims: []engine.Victim{{Gang: key(tc.face, "promised"), UID: "promised", Promised: 1}},
+					Shares: []engine.ShareChange{{Queue: "mine", FairShare: gpus(tc.share), Before: gpus(2000)}},
+				},
+			}
+			err := Audit(s.Snapshot(noon), []engine.Plan{{Action: "test", Bundles: []engine.Bundle{b}}}, true)
+			if tc.fine && err != nil || !tc.fine && (err == nil || !strings.Contains(err.Error(), "nobody leaves")) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
@@ -65,7 +66,34 @@ func (a *auditor) settle(b *engine.Bundle) {
 // inTheWay says whether a bundle, which has been taken, would not have its room at once if a promise to somebody else, and all others that
 // stand, were kept: there would be too little of something that both are of.
 func (a *auditor) inTheWay(h *cluster.Hold, b *engine.Bundle) bool {
-	return a.devicesInTheWay(h, b) || a.roomInTheWay(h, b) || a.limits && a.limitInTheWay(h, b)
+	return a.devicesInTheWay(h, b) || a.roomInTheWay(h, b) || a.limits && a.limitInTheWay(h, b) || a.shareInTheWay(h, b)
+}
+
+// shareInTheWay: with Volcano's law nothing is handed out beyond the fair share of a queue, which what is promised to others of the queue counts towards. What the shares are the bundle's
+// record says; the auditor has no division of its own.
+func (a *auditor) shareInTheWay(h *cluster.Hold, b *engine.Bundle) bool {
+	g, v := a.snap.GangByKey(b.Gang), a.snap.GangByKey(h.Gang)
+	if g.Key.Face == kai.Face || g.Queue != v.Queue {
+		return false
+	}
+	var asked cluster.Resources
+	for i := range b.Intents {
+		if in := &b.Intents[i]; in.Verb != ledger.Evict {
+			asked.Add(a.pods[in.UID].Charge)
+		}
+	}
+	for i := range b.Eviction.Shares {
+		of := &b.Eviction.Shares[i]
+		if of.Queue != g.Queue {
+			continue
+		}
+		for d, x := range h.Charge {
+			if x > 0 && asked.At(d) > 0 && of.Before.At(d)+asked.At(d) > of.FairShare.At(d) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (a *auditor) devicesInTheWay(h *cluster.Hold, b *engine.Bundle) bool {
