@@ -443,3 +443,14 @@ func First(l, r bool) int {
 	}
 	return 1
 }
+
+// Bounds are the least and the largest of the values of some nodes, which values has by their numbers; 0 of none. O(nodes).
+func Bounds(nodes []cluster.NodeID, values []int64) (low, top int64) {
+	for i, n := range nodes {
+		if i == 0 {
+			low, top = values[n], values[n]
+		}
+		low, top = min(low, values[n]), max(top, values[n])
+	}
+	return low, top
+}

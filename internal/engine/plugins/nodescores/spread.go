@@ -223,7 +223,7 @@ func (s *spreading) Company(kind int) (scores []int64, changed []cluster.NodeID)
 		}
 		sums[id] = (sum + million/2) / million
 	}
-	low, top := bounds(w.nodes, sums)
+	low, top := policy.Bounds(w.nodes, sums)
 	for _, id := range w.nodes {
 		score := s.weight * whole
 		if top > 0 {
@@ -245,15 +245,4 @@ func (w *wishes) counts(n *cluster.Node) bool {
 		}
 	}
 	return true
-}
-
-// bounds are the least and the largest of the values of some nodes; 0 of none.
-func bounds(nodes []cluster.NodeID, values []int64) (low, top int64) {
-	for i, n := range nodes {
-		if i == 0 {
-			low, top = values[n], values[n]
-		}
-		low, top = min(low, values[n]), max(top, values[n])
-	}
-	return low, top
 }

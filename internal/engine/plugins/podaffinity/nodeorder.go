@@ -57,7 +57,7 @@ func (a *attraction) Company(kind int) (scores []int64, changed []cluster.NodeID
 		a.relative[kind] = r
 	}
 	nodes := a.view.Snapshot().NodeOrder
-	low, top := bounds(nodes, sums)
+	low, top := policy.Bounds(nodes, sums)
 	if known && low == r.low && top == r.top {
 		nodes = news[r.read:]
 	}
@@ -73,15 +73,4 @@ func (a *attraction) Company(kind int) (scores []int64, changed []cluster.NodeID
 		}
 	}
 	return r.scores, r.changed
-}
-
-// bounds are the least and the largest of the values of some nodes; 0 of none.
-func bounds(nodes []cluster.NodeID, values []int64) (low, top int64) {
-	for i, n := range nodes {
-		if i == 0 {
-			low, top = values[n], values[n]
-		}
-		low, top = min(low, values[n]), max(top, values[n])
-	}
-	return low, top
 }
