@@ -39,28 +39,34 @@ type Set struct {
 
 // Gang is our model of a PodGroup: a tree of pod sets with minimums. It is immutable in a Snapshot.
 type Gang struct {
-	GangState
-	GangHistory
+	// What every session reads of every gang comes first: it is one line of the processor's cache.
+
 	ID GangID
-	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone. It may be another shard's now.
-	Former    Key
-	FormerUID string
-	// Pods are the gang's pods, in no meaningful order.
-	Pods []PodID
 	// Counts of the gang's own pods, kept by the Store.
 	PendingPods int32
 	GatedPods   int32
 	ActivePods  int32
 	StrayPods   int32 // the part of ActivePods whose set is not in the tree
 
-	least  int32            // MinPods, computed once
+	least int32 // MinPods, computed once
+	rest  int32 // the leaf for pods of other sets, or None
+
+	// Pods are the gang's pods, in no meaningful order.
+	Pods []PodID
+
+	epoch uint64
+
+	GangState
+	GangHistory
+	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone. It may be another shard's now.
+	Former    Key
+	FormerUID string
+
 	asks   Resources        // of Asks
 	leaves map[string]int32 // by name, of a tree of more sets than are looked through
-	rest   int32            // the leaf for pods of other sets, or None
 	near   string           // see Shape
 	aside  string           // why it is not scheduled although its object is in order; see Store.SetAside
 	formed bool             // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
-	epoch  uint64
 }
 
 // GangHistory is what a Store knows of a gang by itself. Times are.

@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"cmp"
-	"strings"
-)
+import "strings"
 
 // PodID is a pod's dense index in one Store and its Snapshots; None means no pod.
 type PodID int32
@@ -73,20 +70,34 @@ func (p *Pod) Finished() bool { return p.Ours && p.Phase == Succeeded && p.Delet
 
 // Pod is one pod as the scheduler sees it. It is immutable in a Snapshot.
 type Pod struct {
-	// PodState is what the API server last said; Returning and Charged stand as long as they are remembered. Fields of the same names
-	// below are what that comes to with our own decisions laid over it.
-	PodState
-	ID    PodID
-	Class *Class
-	Phase Phase
-	// Node is where the pod is, or has been decided to go; None while it has none.
-	Node NodeID
-	// NodeName is the name behind Node, kept for a node the Store does not know.
-	NodeName string
+	// What every session reads of every pod comes first: it is one line of the processor's cache.
+
+	ID PodID
 	// Gang is the gang it belongs to, None for a pod of no gang we know. For one that holds room its record decides, see
 	// [Charged]. Set is the index of its pod set in the gang's tree, None when the gang has no set of that name.
 	Gang GangID
 	Set  int32
+	// Node is where the pod is, or has been decided to go; None while it has none.
+	Node  NodeID
+	Class *Class
+	Phase Phase
+
+	recorded bool // Charged is what the API server said, not what the Store found out
+	sent     bool // evicted by us, as far as this Store knows
+
+	// NotBefore is when the pod may be placed again after a failed bind; 0 for at once.
+	NotBefore Instant
+
+	assumed  *assumption
+	evicting Instant // until when our eviction is assumed, 0 for none
+	epoch    uint64
+	goneBy   Instant // DeletedAt by the Store's clock, which may have been set back since
+
+	// PodState is what the API server last said; Returning and Charged stand as long as they are remembered. Fields of the same names
+	// are what that comes to with our own decisions laid over it.
+	PodState
+	// NodeName is the name behind Node, kept for a node the Store does not know.
+	NodeName string
 	// Held is when the Store first saw the pod hold the room it has, by the time of the snapshot before;
 	// 0 for pods that had it from the beginning, which hold it since their creation at most.
 	Held Instant
@@ -99,15 +110,6 @@ type Pod struct {
 	Groups []string
 	// Zones is what it has of the NUMA zones of its node, nil when that is not on record.
 	Zones []ZoneShare
-	// NotBefore is when the pod may be placed again after a failed bind; 0 for at once.
-	NotBefore Instant
-
-	goneBy   Instant // DeletedAt by the Store's clock, which may have been set back since
-	assumed  *assumption
-	evicting Instant // until when our eviction is assumed, 0 for none
-	epoch    uint64
-	recorded bool // Charged is what the API server said, not what the Store found out
-	sent     bool // evicted by us, as far as this Store knows
 }
 
 // home is the gang it is in or waits for: that of its record, or the one it asks for.
@@ -137,7 +139,13 @@ func (k Key) String() string {
 func (k Key) Less(o Key) bool { return k.compare(o) < 0 }
 
 func (k Key) compare(o Key) int {
-	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name), strings.Compare(k.Face, o.Face))
+	if c := strings.Compare(k.Namespace, o.Namespace); c != 0 {
+		return c
+	}
+	if c := strings.Compare(k.Name, o.Name); c != 0 {
+		return c
+	}
+	return strings.Compare(k.Face, o.Face)
 }
 
 // FullName returns "namespace/name".

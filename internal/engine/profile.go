@@ -116,7 +116,11 @@ type Configurable interface {
 
 // Clone returns a registry that can be extended without changing r.
 func (r Registry) Clone() Registry {
-	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins), Faces: maps.Clone(r.Faces), Late: maps.Clone(r.Late)}
+	faces := maps.Clone(r.Faces)
+	for name, face := range faces { // order: each by itself
+		faces[name] = face.Clone()
+	}
+	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins), Faces: faces, Late: maps.Clone(r.Late)}
 }
 
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
@@ -309,31 +313,31 @@ func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Key
 
 // Known returns what may be said, by key: the engine's own reasons and the registry's. Two of one key are an error.
 func (r Registry) Known() (map[string]*policy.Reason, error) {
-	known := map[string]*policy.Reason{}
-	all := policy.Reasons()
-	for _, plugins := range r.plugins() {
-		for _, name := range sortedNames(plugins) {
-			for _, f := range plugins[name] {
-				all = append(all, f.Reasons...)
+	known, twice := make(map[string]*policy.Reason, 128), ""
+	add := func(reasons []*policy.Reason) {
+		for _, reason := range reasons {
+			if have := known[reason.Key]; have != nil && have != reason && (twice == "" || reason.Key < twice) { // two faces may have one plugin
+				twice = reason.Key
+			}
+			known[reason.Key] = reason
+		}
+	}
+	plugins := func(of map[string][]policy.Factory) {
+		for _, factories := range of { // order: of several that are there twice, the first by key is named
+			for i := range factories {
+				add(factories[i].Reasons)
 			}
 		}
 	}
-	for _, reason := range all {
-		if have := known[reason.Key]; have != nil && have != reason { // two faces may have one plugin
-			return nil, fmt.Errorf("registry: reason %q is declared twice", reason.Key)
-		}
-		known[reason.Key] = reason
+	add(policy.Reasons())
+	plugins(r.Plugins)
+	for _, face := range r.Faces { // order: likewise
+		plugins(face.Plugins)
+	}
+	if twice != "" {
+		return nil, fmt.Errorf("registry: reason %q is declared twice", twice)
 	}
 	return known, nil
-}
-
-// plugins are those of all, and those of each face by itself.
-func (r Registry) plugins() []map[string][]policy.Factory {
-	out := []map[string][]policy.Factory{r.Plugins}
-	for _, face := range sortedNames(r.Faces) {
-		out = append(out, r.Faces[face].Plugins)
-	}
-	return out
 }
 
 // NodesHelp returns what says of a key what [Reason.NodesHelp] says of the reason; yes of one that nobody knows: whoever wrote it thought

@@ -3,6 +3,8 @@
 package builtin
 
 import (
+	"sync"
+
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/actions"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/budgets"
@@ -39,7 +41,11 @@ import (
 )
 
 // Registry returns a fresh registry of everything built in.
-func Registry() engine.Registry {
+func Registry() engine.Registry { return everything().Clone() }
+
+// everything is made once and copied: every what-if makes an engine.
+var everything = sync.OnceValue(func() engine.Registry {
+	volcano := volcanos()
 	return engine.Registry{
 		Actions: map[string]func() engine.Action{
 			"allocate":          func() engine.Action { return actions.Allocate{} },
@@ -78,9 +84,9 @@ func Registry() engine.Registry {
 			// Where KAI's search for victims looks. Package solver has one search, which needs no such hints.
 			"sg-nodelocalgreedy": {mute}, "sg-multinodegang": {mute},
 		},
-		Faces: map[string]engine.Registry{VolcanosFace: volcanos(), KubeBatchsFace: kubeBatchs()},
+		Faces: map[string]engine.Registry{VolcanosFace: volcano, KubeBatchsFace: kubeBatchs(volcano)},
 	}
-}
+})
 
 // QueueGates is the action by which queues let pods in that ask for it. It is in a profile where the scheduler is told to, before all others.
 const QueueGates = "queuegates"
@@ -92,8 +98,8 @@ const VolcanosFace = "volcano"
 const KubeBatchsFace = "kubebatch"
 
 // kubeBatchs are the actions and plugins that a scheduler file of kube-batch's may name: Volcano's of the same names.
-func kubeBatchs() engine.Registry {
-	all, r := volcanos(), engine.Registry{Actions: map[string]func() engine.Action{}, Plugins: map[string][]policy.Factory{}}
+func kubeBatchs(all engine.Registry) engine.Registry {
+	r := engine.Registry{Actions: map[string]func() engine.Action{}, Plugins: map[string][]policy.Factory{}}
 	for _, name := range []string{"allocate", "backfill", "preempt", "reclaim"} {
 		r.Actions[name] = all.Actions[name]
 	}

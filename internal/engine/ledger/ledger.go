@@ -138,22 +138,26 @@ func (l *Ledger) TotalLater() cluster.Resources {
 	return total
 }
 
-// Members calls f with the node of each pod below a set of a gang that holds room in the session, or was given some by it.
+// Members calls f with the node of each pod below a set of a gang that holds room in the session, or was given some by it, in no order. It looks at
+// the gang's pods only if some had room before, and else at those that were given some.
 func (l *Ledger) Members(g *GangState, set int32, f func(cluster.NodeID)) {
-	if !g.Rooted() {
+	for i := range g.Sets {
+		if of := &g.sets[i]; of.head > 0 && g.below(int32(i), set) {
+			for _, id := range of.pods[:of.head] {
+				f(l.where[id].node)
+			}
+		}
+	}
+	if !g.hadRoom {
 		return
 	}
 	for _, id := range g.Pods {
 		p := l.snap.Pod(id)
-		if !p.Ours || p.Set == cluster.None || !g.below(p.Set, set) {
+		if !p.Ours || !p.Phase.Active() || p.Set == cluster.None || !g.below(p.Set, set) {
 			continue
 		}
-		if d, ok := l.where[id]; ok {
-			if d.verb != Evict {
-				f(d.node)
-			}
-		} else if p.Phase.Active() && p.Node != cluster.None {
-			f(p.Node)
+		if n := l.NodeOf(p); n != cluster.None {
+			f(n)
 		}
 	}
 }
