@@ -64,7 +64,7 @@ func (a Amounts) merge(other Amounts, out bool) Amounts {
 			change(one.name, &one.q, &by[0].q, out)
 			of, by = append(of, one), by[1:]
 		default:
-			one := was[0]
+			one := amount{was[0].name, was[0].q.DeepCopy()}
 			if change(one.name, &one.q, &by[0].q, out); !one.q.IsZero() {
 				of = append(of, one)
 			}

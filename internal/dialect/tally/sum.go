@@ -41,7 +41,7 @@ func (s *Sum) shift(name corev1.ResourceName, by resource.Quantity, out bool) {
 	if s.of == nil {
 		s.of = make(map[corev1.ResourceName]resource.Quantity, 4)
 	}
-	now := s.of[name]
+	now := s.of[name] // ours alone: nothing that was added is kept, and List copies
 	if change(name, &now, &by, out); now.IsZero() {
 		delete(s.of, name) // so that an emptied sum equals one that never held anything
 		return
@@ -49,11 +49,9 @@ func (s *Sum) shift(name corev1.ResourceName, by resource.Quantity, out bool) {
 	s.of[name] = now
 }
 
-// change puts an amount of a resource into another, or takes it out.
+// change puts an amount of a resource into another, which is the caller's alone, or takes it out. Quantity arithmetic switches to arbitrary
+// precision by itself where 64 bits do not suffice, and works in place on a number that copies share.
 func change(name corev1.ResourceName, now, by *resource.Quantity, out bool) {
-	// Quantity arithmetic switches to arbitrary precision by itself where 64 bits do not suffice, and works in place
-	// on a number that copies share.
-	*now = now.DeepCopy()
 	if out {
 		now.Sub(*by)
 	} else {
