@@ -405,7 +405,7 @@ func TestVolcanoBarePods(t *testing.T) {
 	b.must(t, 20*time.Second, groups(1))
 	b.again(t)
 	b.must(t, 20*time.Second, b.place(t, ns, 1, nil)) // by a Binding that does not tell it
-	b.must(t, time.Minute, func() string {
+	b.must(t, 3*time.Minute, func() string {
 		for _, p := range b.pods(ns) {
 			if p.Annotations[vckeys.GroupName] != list(b.fixture, &vcscheduling.PodGroupList{}, client.InNamespace(ns)).Items[0].Name {
 				return "pod " + p.Name + " does not know its PodGroup"
