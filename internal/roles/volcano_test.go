@@ -31,7 +31,7 @@ func TestVolcanoFlags(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"scheduler-name": "[volcano]", "kube-api-qps": "50", "kube-api-burst": "100", "worker-threads": "3", "worker-threads-for-queue": "5",
-		"worker-threads-for-gc": "1", "worker-threads-for-cronjob": "3", "worker-threads-for-podgroup": "5", "inherit-owner-annotations": "true", "group-name-after": "15s", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
+		"worker-threads-for-gc": "1", "worker-threads-for-cronjob": "3", "worker-threads-for-podgroup": "5", "inherit-owner-annotations": "true", "group-name-after": "1m0s", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
 		"healthz-address": ":11251", "namespace": "volcano-system",
 	} {
 		if f := c.Flags().Lookup(flag); f == nil || f.DefValue != want || f.Hidden {

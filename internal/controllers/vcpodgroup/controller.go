@@ -45,7 +45,7 @@ type Options struct {
 
 // DefaultOptions are Volcano's, beside Muster's scheduler.
 func DefaultOptions() Options {
-	return Options{Workers: 5, SchedulerNames: []string{keys.SchedulerName}, NameAfter: 15 * time.Second, InheritAnnotations: true}
+	return Options{Workers: 5, SchedulerNames: []string{keys.SchedulerName}, NameAfter: time.Minute, InheritAnnotations: true}
 }
 
 // Deps are what the controller needs of the process around it.

@@ -441,7 +441,7 @@ func TestCrashes(t *testing.T) {
 				&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "podgroup-uid-old", OwnerReferences: ref(old)}, Spec: scheduling.PodGroupSpec{MinMember: 7}})
 		},
 		Run:    func(t *testing.T, p *kubetest.Process) func() { return runWith(t, p, DefaultOptions(), nil) },
-		Settle: 30 * time.Second,
+		Settle: 2 * time.Minute,
 		Check: func(t *testing.T, s *kubetest.Server) {
 			if got := groups(s); got != "podgroup-uid-alone podgroup-uid-old podgroup-uid-rs" {
 				t.Errorf("in the end: %s", got)
