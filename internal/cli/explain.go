@@ -15,10 +15,12 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
@@ -266,6 +268,9 @@ func (v *view) whyNoGang(p *cluster.Pod, full *v1.Pod) error {
 	switch {
 	case p.NodeName == "" && apply.Missing(full) != "": // of whichever face
 		return fmt.Errorf("pod %s waits: %s", p.FullName(), apply.Missing(full))
+	case key.Face == volcano.Face && v.snap.GangByKey(key) == nil && full.Annotations[vckeys.GroupName] == "":
+		return fmt.Errorf("pod %s has no gang yet: it has no annotation %s, and PodGroup %s, which would be its owner's, does not exist. The controller of bare pods makes it within a second. Is that role "+
+			"running (`muster run vc-controller-manager`, with pg-controller among its --controllers)? What it cannot make it tells the pod in an event", p.FullName(), vckeys.GroupName, key.Name)
 	case !slices.Contains(v.names, full.Spec.SchedulerName):
 		return fmt.Errorf("pod %s is not Muster's: its spec.schedulerName is %q. Pods with %s are; a pod's name of scheduler cannot be changed, so recreate it "+
 			"(or, if your scheduler answers to that name, add --scheduler-name %s)", p.FullName(), full.Spec.SchedulerName, strings.Join(v.names, " or "), full.Spec.SchedulerName)

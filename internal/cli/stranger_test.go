@@ -91,6 +91,10 @@ func TestPodWithoutItsPodGroup(t *testing.T) {
 		"of Volcano's": {&v1.Pod{Spec: v1.PodSpec{SchedulerName: "volcano"}, Status: v1.PodStatus{Conditions: []v1.PodCondition{{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "PodGroupDoesNotExist: PodGroup away of scheduling.volcano.sh",
 		}}}}, cluster.Key{}, "pod team/p waits: PodGroup away of scheduling.volcano.sh"},
+		"of Volcano's, by its owner": {
+			&v1.Pod{Spec: v1.PodSpec{SchedulerName: "volcano"}}, cluster.Key{Face: "volcano", Namespace: "team", Name: "podgroup-u"},
+			"pod team/p has no gang yet: it has no annotation scheduling.k8s.io/group-name, and PodGroup podgroup-u, which would be its owner's, does not exist",
+		},
 		"of Kubernetes'": {
 			&v1.Pod{Spec: v1.PodSpec{SchedulerName: kai.DefaultSchedulerName, SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: &group}}},
 			cluster.Key{Face: "upstream", Namespace: "team", Name: group},

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // ownedPod is a pod of Job train that has been told nothing of its gang.
@@ -112,9 +113,12 @@ func TestBindingNamesTheGang(t *testing.T) {
 		"it names it":            {func(p *v1.Pod) { p.Annotations[kai.PodGroupAnnotation] = "pg-train-u-job" }, "pg-train-u-job", ""},
 		"it is a gang by itself": {func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = "{}" }, "pg-train-u-job", ""},
 		"it has no owner":        {func(p *v1.Pod) { p.OwnerReferences = nil }, "pg-train-u-job", ""},
+		"bound for Volcano's":    {nil, volcano.QueueName("pg-train-u-job"), ""}, // a gang of that name in another face
 	} {
 		in := kai.Intent{Namespace: "a", Pod: "p", PodUID: "u-p", Node: "n"}
-		if c.gang != "" {
+		if face, gang := cluster.SplitQueue(c.gang); face != "" {
+			in.Charged = cluster.Charged{Queue: volcano.QueueName("q"), Gang: volcano.GangKey("a", gang)}
+		} else if c.gang != "" {
 			in.Charged = cluster.Charged{Queue: "q", Gang: kai.GangKey("a", c.gang)}
 		}
 		b, err := in.Binding(ownedPod("p", c.pod))

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,107 @@ func TestVolcanosFace(t *testing.T) {
 			t.Errorf("without the face pod %s is ours: %v, of %v", p.Name, p.Ours, p.GangKey())
 		}
 	})
+}
+
+// barePod is a pod of Volcano's scheduler that a Job of Kubernetes' made.
+func barePod(change func(*v1.Pod)) *v1.Pod {
+	p := ownedPod("p", change)
+	p.Spec.SchedulerName = vckeys.SchedulerName
+	return p
+}
+
+// TestVolcanosGangOfOwner: a pod that names no PodGroup is in that of its controller, or in its own, in whatever order is told of them, and in no other; nothing that it says of a queue counts, as it
+// does not where it names the PodGroup.
+func TestVolcanosGangOfOwner(t *testing.T) {
+	t.Parallel()
+	const in, out = "[podgroup-u-job vg in volcano:q: p]", "[podgroup-u-job vg in volcano:q: ]"
+	for name, c := range map[string]struct {
+		pod   func(*v1.Pod)
+		group string
+		want  string
+	}{
+		"it says nothing":               {nil, "podgroup-u-job", in},
+		"it names it":                   {func(p *v1.Pod) { p.Annotations[vckeys.GroupName] = "podgroup-u-job" }, "podgroup-u-job", in},
+		"it names another":              {func(p *v1.Pod) { p.Annotations[vckeys.GroupName] = "g" }, "podgroup-u-job", out},
+		"it names another queue":        {func(p *v1.Pod) { p.Annotations[vckeys.QueueName] = "r" }, "podgroup-u-job", in},
+		"it is of another namespace":    {func(p *v1.Pod) { p.Namespace = "b" }, "podgroup-u-job", out},
+		"its owner is another":          {func(p *v1.Pod) { p.OwnerReferences[0].UID = "u-other" }, "podgroup-u-job", out},
+		"its owner does not control it": {func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil }, "podgroup-u-job", out},
+		"it has two owners":             {func(p *v1.Pod) { p.OwnerReferences = append([]metav1.OwnerReference{{UID: "u"}}, p.OwnerReferences...) }, "podgroup-u-job", in},
+		"it has no owner":               {func(p *v1.Pod) { p.OwnerReferences = nil }, "podgroup-u-p", "[podgroup-u-p vg in volcano:q: p]"},
+	} {
+		p := barePod(c.pod)
+		pg := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: c.group, UID: "vg"}, Spec: v1beta1.PodGroupSpec{MinMember: 1, Queue: "q"}}
+		for _, order := range [][]Object{{p, pg}, {pg, p}} {
+			tr, store := NewTranslator(Options{Volcano: []string{vckeys.SchedulerName}}), cluster.NewStore(cluster.Options{})
+			apply := func(e cluster.Event) { store.Apply(e) }
+			for _, o := range order {
+				k, _ := KindOf(o)
+				tr.Take(k, KeyOf(o), o, apply)
+			}
+			if got := fmt.Sprint(gangs(store)); got != c.want {
+				t.Errorf("%s: gangs %s, want %s", name, got, c.want)
+			}
+			if c.want != in {
+				continue
+			}
+			told := p.DeepCopy() // by its Binding
+			told.Annotations[vckeys.GroupName] = c.group
+			tr.Take(Pods, KeyOf(told), told, apply)
+			if got := fmt.Sprint(gangs(store)); got != in {
+				t.Errorf("%s, and it is told: gangs %s", name, got)
+			}
+			tr.Take(VolcanoPodGroups, KeyOf(pg), nil, apply)
+			if got := fmt.Sprint(gangs(store)); got != "[]" {
+				t.Errorf("%s, and the PodGroup is gone: gangs %s", name, got)
+			}
+			tr.Take(Pods, KeyOf(p), nil, apply)
+			if n := len(tr.volcano.members); n > 0 {
+				t.Errorf("%s: left over: %v", name, tr.volcano.members)
+			}
+		}
+	}
+}
+
+// TestBindingNamesVolcanosGang: a pod that nobody has told its PodGroup is told by its Binding, whoever makes that; no other is, and none is told one that it was not bound for.
+func TestBindingNamesVolcanosGang(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pod  func(*v1.Pod)
+		gang cluster.Key // that it was bound for
+		want string
+	}{
+		"it says nothing":      {nil, volcano.GangKey("a", "podgroup-u-job"), "podgroup-u-job"},
+		"it has no owner":      {func(p *v1.Pod) { p.OwnerReferences = nil }, volcano.GangKey("a", "podgroup-u-p"), "podgroup-u-p"},
+		"it names it":          {func(p *v1.Pod) { p.Annotations[vckeys.GroupName] = "podgroup-u-job" }, volcano.GangKey("a", "podgroup-u-job"), ""},
+		"it names another":     {func(p *v1.Pod) { p.Annotations[vckeys.GroupName] = "g" }, volcano.GangKey("a", "podgroup-u-job"), ""},
+		"bound for another":    {nil, volcano.GangKey("a", "podgroup-u-other"), ""},
+		"bound for KAI's":      {nil, kai.GangKey("a", "podgroup-u-job"), ""},
+		"bound for none":       {nil, cluster.Key{}, ""},
+		"bound before it said": {func(p *v1.Pod) { p.Annotations = nil }, volcano.GangKey("a", "podgroup-u-job"), "podgroup-u-job"},
+	} {
+		in := kai.Intent{Namespace: "a", Pod: "p", PodUID: "u-p", Node: "n"}
+		if c.gang.Name != "" {
+			in.Charged = cluster.Charged{Queue: volcano.QueueName("q"), Gang: c.gang}
+		}
+		p := barePod(c.pod)
+		alone, err := in.Binding(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		binders, err := kai.Bind(in.BindRequest(), p, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []*v1.Binding{alone, binders} {
+			if got := b.Annotations[vckeys.GroupName]; got != c.want || b.Annotations[kai.PodGroupAnnotation] != "" {
+				t.Errorf("%s: the Binding says %v, want the name %q", name, b.Annotations, c.want)
+			}
+		}
+		if b, err := kai.Bind(in.BindRequest(), nil, ""); err != nil || b.Annotations[vckeys.GroupName] != "" {
+			t.Errorf("%s: of a pod that was not seen the Binding says %v, %v", name, b.Annotations, err)
+		}
+	}
 }
 
 // TestVolcanosRootComesAndGoes: root is there while there is any queue, with its object's word where there is one.

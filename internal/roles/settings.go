@@ -189,6 +189,7 @@ type Settings struct {
 	CronWorkers       int
 	GroupWorkers      int
 	InheritNotes      bool
+	NameAfter         time.Duration
 	MaxRequeue        int
 	KAINames          bool
 	ForbidForeignGPUs bool

@@ -95,6 +95,7 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.QueueAllocated, "queue-allocated", true, "say in the status of queues what they hold; false where Volcano's own scheduler does")
 	fs.IntVar(&s.GroupWorkers, "worker-threads-for-podgroup", g.Workers, "PodGroups of bare pods that are written about at a time")
 	fs.IntVar(&s.CronWorkers, "worker-threads-for-cronjob", 3, "CronJobs that are written about at a time")
+	fs.DurationVar(&s.NameAfter, "group-name-after", g.NameAfter, "how long a bare pod waits until it is told the name of its PodGroup, which else comes with its Binding; 0 where Volcano's own scheduler is, which waits for it")
 	fs.BoolVar(&s.InheritNotes, "inherit-owner-annotations", g.InheritAnnotations, "give PodGroups of bare pods the annotations volcano.sh/* of what owns the pods")
 	fs.StringVar(&s.ShardingMap, "sharding-configmap", volcano.ShardingConfig, "name of the ConfigMap that says how the "+shardingController+" divides nodes, in its key "+volcano.ShardingConfigKey+". It takes the rights to list and watch it")
 	fs.StringVar(&s.ShardingSpace, "sharding-configmap-namespace", "", "namespace of that ConfigMap; empty for that of the Leases")
@@ -155,7 +156,7 @@ func (s *Settings) jobController() vcjob.Options {
 
 // groupController is what the controller of bare pods is told.
 func (s *Settings) groupController() vcpodgroup.Options {
-	return vcpodgroup.Options{Workers: s.GroupWorkers, SchedulerNames: s.SchedulerNames, InheritAnnotations: s.InheritNotes}
+	return vcpodgroup.Options{Workers: s.GroupWorkers, SchedulerNames: s.SchedulerNames, NameAfter: s.NameAfter, InheritAnnotations: s.InheritNotes}
 }
 
 // queueController opens and closes queues, and says what they hold, unless somebody else does.

@@ -31,7 +31,7 @@ func TestVolcanoFlags(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"scheduler-name": "[volcano]", "kube-api-qps": "50", "kube-api-burst": "100", "worker-threads": "3", "worker-threads-for-queue": "5",
-		"worker-threads-for-gc": "1", "worker-threads-for-cronjob": "3", "worker-threads-for-podgroup": "5", "inherit-owner-annotations": "true", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
+		"worker-threads-for-gc": "1", "worker-threads-for-cronjob": "3", "worker-threads-for-podgroup": "5", "inherit-owner-annotations": "true", "group-name-after": "1m0s", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
 		"healthz-address": ":11251", "namespace": "volcano-system",
 	} {
 		if f := c.Flags().Lookup(flag); f == nil || f.DefValue != want || f.Hidden {
@@ -39,8 +39,8 @@ func TestVolcanoFlags(t *testing.T) {
 		}
 	}
 	s := parse(t, VolcanoControllers, "--scheduler-name=mine", "--scheduler-name=other", "--worker-threads=7", "--max-requeue-num=-1", "--worker-threads-for-queue=8",
-		"--worker-threads-for-gc=9", "--worker-threads-for-cronjob=6", "--kube-api-qps=11", "--kube-api-burst=12", "--enable-healthz", "--inherit-owner-annotations=false", "--worker-threads-for-podgroup=4", "--feature-gates=A=true")
-	if g := s.groupController(); g.Workers != 4 || g.InheritAnnotations || !slices.Equal(g.SchedulerNames, []string{"mine", "other"}) {
+		"--worker-threads-for-gc=9", "--worker-threads-for-cronjob=6", "--kube-api-qps=11", "--kube-api-burst=12", "--enable-healthz", "--inherit-owner-annotations=false", "--group-name-after=0", "--worker-threads-for-podgroup=4", "--feature-gates=A=true")
+	if g := s.groupController(); g.Workers != 4 || g.NameAfter != 0 || g.InheritAnnotations || !slices.Equal(g.SchedulerNames, []string{"mine", "other"}) {
 		t.Errorf("%+v", g)
 	}
 	if o := s.jobController(); o.SchedulerName != "mine" || o.Workers != 7 || o.MaxRequeue != -1 || s.QueueWorkers != 8 || s.CollectorWorkers != 9 || s.CronWorkers != 6 || s.Client.QPS != 11 || s.Client.Burst != 12 {

@@ -627,9 +627,12 @@ func TestVolcanoFace(t *testing.T) {
 	if strings.Contains(beside["volcano.yaml"], "scheduler-volcano") || beside["shard.yaml"] != without["shard.yaml"] {
 		t.Error("Volcano's own scheduler places its pods, and so does Muster's")
 	}
-	const leave = "- --queue-allocated=false"
-	if !strings.Contains(beside["volcano.yaml"], leave) || strings.Contains(with["volcano.yaml"], leave) {
-		t.Error("two say what queues hold, or nobody")
+	for leave, wrong := range map[string]string{ // order: each on its own
+		"- --queue-allocated=false": "two say what queues hold, or nobody", "- --group-name-after=0": "Volcano's scheduler waits for the names of PodGroups, or Muster's has them written",
+	} {
+		if !strings.Contains(beside["volcano.yaml"], leave) || strings.Contains(with["volcano.yaml"], leave) {
+			t.Error(wrong)
+		}
 	}
 	const kind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 	for values, want := range map[string][]string{

@@ -6,24 +6,22 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // key names a PodGroup.
 type key = types.NamespacedName
 
-// prefix begins the names of PodGroups of bare pods; a UID follows.
-const prefix = "podgroup-"
-
 // book is what the controller knows.
 type book struct {
 	schedulers []string
 	inherit    bool
+	nameAfter  time.Duration // see Options
 	gangs      map[key]*gang
 	of         map[key]key // by the pod's name, its gang
 	owners     map[types.UID]*owner
@@ -43,8 +41,8 @@ type owner struct {
 	revision    string // to which the pods of a StatefulSet are brought
 }
 
-func newBook(schedulers []string, inherit bool) *book {
-	return &book{schedulers: schedulers, inherit: inherit, gangs: map[key]*gang{}, of: map[key]key{}, owners: map[types.UID]*owner{}}
+func newBook(o Options) *book {
+	return &book{schedulers: o.SchedulerNames, inherit: o.InheritAnnotations, nameAfter: o.NameAfter, gangs: map[key]*gang{}, of: map[key]key{}, owners: map[types.UID]*owner{}}
 }
 
 func (b *book) gang(k key) *gang {
@@ -65,11 +63,7 @@ func (b *book) tidy(k key) {
 
 // gangOf names the gang of a bare pod.
 func gangOf(p *corev1.Pod) key {
-	uid := p.UID
-	if c := metav1.GetControllerOf(p); c != nil {
-		uid = c.UID
-	}
-	return key{Namespace: p.Namespace, Name: prefix + string(uid)}
+	return key{Namespace: p.Namespace, Name: volcano.GroupOfOwner(p)}
 }
 
 // bare says whether a pod is this controller's to group: it names the scheduler, has not ended, and names no other PodGroup.
@@ -134,7 +128,7 @@ func (b *book) ownerSeen(o client.Object, gone bool) []key {
 		is.replicas, is.revision = o.Spec.Replicas, o.Status.UpdateRevision
 	}
 	b.owners[o.GetUID()] = is
-	k := key{Namespace: o.GetNamespace(), Name: prefix + string(o.GetUID())}
+	k := key{Namespace: o.GetNamespace(), Name: volcano.GroupPrefix + string(o.GetUID())}
 	if b.gangs[k] == nil {
 		return nil
 	}

@@ -37,13 +37,15 @@ type Options struct {
 	Workers int
 	// SchedulerNames are those of pods that are grouped; one or more.
 	SchedulerNames []string
+	// NameAfter is how long a pod has to have waited until it is told the name of its PodGroup, 0 or more. Muster's scheduler knows that name, and says it with the Binding; Volcano's waits for it.
+	NameAfter time.Duration
 	// InheritAnnotations has PodGroups get the annotations volcano.sh/* of what owns their pods.
 	InheritAnnotations bool
 }
 
-// DefaultOptions are Volcano's.
+// DefaultOptions are Volcano's, beside Muster's scheduler.
 func DefaultOptions() Options {
-	return Options{Workers: 5, SchedulerNames: []string{keys.SchedulerName}, InheritAnnotations: true}
+	return Options{Workers: 5, SchedulerNames: []string{keys.SchedulerName}, NameAfter: time.Minute, InheritAnnotations: true}
 }
 
 // Deps are what the controller needs of the process around it.
@@ -77,6 +79,9 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if o.Workers < 1 {
 		return nil, fmt.Errorf("podgroup controller: %d workers: at least one is needed", o.Workers)
 	}
+	if o.NameAfter < 0 {
+		return nil, fmt.Errorf("podgroup controller: pods are told their PodGroup after %v: it must be 0 or more", o.NameAfter)
+	}
 	if len(o.SchedulerNames) == 0 {
 		return nil, errors.New("podgroup controller: no scheduler's name: at least one is needed")
 	}
@@ -87,7 +92,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if deps.Clock == nil {
 		deps.Clock = clock.RealClock{}
 	}
-	b := newBook(o.SchedulerNames, o.InheritAnnotations)
+	b := newBook(o)
 	c := &Controller{deps: deps, kit: kit, book: b}
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[key, plan]{
 		Name: "vcpodgroup", Workers: o.Workers, MinRetry: retryMin, MaxRetry: retryMax,
@@ -147,8 +152,8 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 func (c *Controller) create(ctx context.Context, p plan) error {
 	err := c.deps.Client.Create(ctx, p.create.DeepCopy())
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		if c.deps.Tell != nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && len(p.mark) > 0 {
-			c.deps.Tell(p.mark[0], true, "FailedCreate", fmt.Sprintf("create PodGroup %s: %v", p.key.Name, err))
+		if c.deps.Tell != nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
+			c.deps.Tell(p.first, true, "FailedCreate", fmt.Sprintf("create PodGroup %s: %v", p.key.Name, err))
 		}
 		return fmt.Errorf("create PodGroup %s: %w", p.key, err)
 	}

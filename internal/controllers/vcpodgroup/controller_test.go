@@ -34,15 +34,22 @@ func serves() kubetest.Options {
 	return kubetest.Options{Kinds: append(kubetest.Builtin(), kubetest.Volcano()...)}
 }
 
-// run runs the controller in a process until the test ends, or stop is called.
+// run runs the controller in a process until the test ends, or stop is called. Pods are told their PodGroup at once.
 func run(t *testing.T, p *kubetest.Process, tell func(string)) (stop func()) {
+	t.Helper()
+	o := DefaultOptions()
+	o.NameAfter = 0
+	return runWith(t, p, o, tell)
+}
+
+func runWith(t *testing.T, p *kubetest.Process, o Options, tell func(string)) (stop func()) {
 	t.Helper()
 	return p.Run(t, func(objects cache.Cache, c client.Client) (func(context.Context) error, error) {
 		r, err := New(Deps{Cache: objects, Client: c, Log: logr.Discard(), Tell: func(o client.Object, _ bool, reason, message string) {
 			if tell != nil {
 				tell(o.GetName() + " " + reason + ": " + message)
 			}
-		}}, DefaultOptions())
+		}}, o)
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +153,43 @@ func TestBarePods(t *testing.T) {
 	})
 }
 
+// TestNamedByTheBinding: a pod that waits is told its PodGroup after a while, since its Binding tells it; one that is on a node without that at once, and one that was told not again. That there is a
+// PodGroup waits for nothing.
+func TestNamedByTheBinding(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(serves())
+		o := DefaultOptions()
+		runWith(t, s.Process("vcpodgroup"), o, nil)
+		rs := set("rs", 3, nil)
+		on := func(p *corev1.Pod) { p.Spec.NodeName = "n" }
+		s.Put(rs, pod("waits", rs), pod("foreign", rs, on), pod("bound", rs), pod("alone", nil))
+		pass(time.Second)
+		if got := groups(s) + ": " + marks(s, "waits", "foreign", "bound", "alone"); got != "podgroup-uid-alone podgroup-uid-rs: waits= foreign=podgroup-uid-rs bound= alone=" {
+			t.Errorf("at first: %s", got)
+		}
+		s.Writes()
+		kubetest.Edit(s, pod("bound", nil), func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Annotations = "n", map[string]string{keys.GroupName: "podgroup-uid-rs"}
+		})
+		pass(o.NameAfter - 3*time.Second)
+		if all := s.Writes(); len(all) > 0 {
+			t.Errorf("before it is time: %v", all)
+		}
+		pass(3 * time.Second)
+		if got := marks(s, "waits", "alone"); got != "waits=podgroup-uid-rs alone=podgroup-uid-alone" {
+			t.Errorf("in the end: %s", got)
+		}
+		if all := s.Writes(); len(all) != 2 {
+			t.Errorf("%d writes: %v", len(all), all)
+		}
+		pass(time.Hour)
+		if all := s.Writes(); len(all) > 0 {
+			t.Errorf("at rest: %v", all)
+		}
+	})
+}
+
 // TestEmptySets: the PodGroup of a ReplicaSet without replicas goes, though its pods are still ending, and comes back with them; so no old ReplicaSet
 // of a Deployment holds room.
 func TestEmptySets(t *testing.T) {
@@ -220,7 +264,7 @@ func TestWhatAGroupSays(t *testing.T) {
 		}, 1, "1", "", "hard"},
 		"nothing": {nil, func(*corev1.Pod) {}, 1, "1", "", ""},
 	} {
-		b := newBook([]string{"volcano"}, true)
+		b := newBook(Options{SchedulerNames: []string{"volcano"}, InheritAnnotations: true})
 		var of client.Object
 		if c.of != nil {
 			of = c.of
@@ -262,7 +306,7 @@ func TestWhatAGroupSays(t *testing.T) {
 	}
 	// Bad numbers are as if nothing were said, and without the flag nothing is inherited.
 	for _, bad := range []string{"", "x", "-1", "99999999999", "1.5"} {
-		b := newBook([]string{"volcano"}, false)
+		b := newBook(Options{SchedulerNames: []string{"volcano"}})
 		rs := set("rs", 1, map[string]string{keys.GroupMinMember: bad, keys.OwnPrefix + "mine": "1"})
 		b.ownerSeen(rs, false)
 		if got, _ := b.decide(b.podSeen(pod("p", rs), false)[0], time.Unix(0, 0)); got.create.Spec.MinMember != 1 || len(got.create.Annotations) != 0 {
@@ -317,7 +361,7 @@ func TestFollows(t *testing.T) {
 // TestRevision: of a StatefulSet that is brought to another revision, a pod of that revision speaks.
 func TestRevision(t *testing.T) {
 	t.Parallel()
-	b := newBook([]string{"volcano"}, true)
+	b := newBook(Options{SchedulerNames: []string{"volcano"}, InheritAnnotations: true})
 	o := &appsv1.StatefulSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", UID: "uid-s"},
 		Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](2)}, Status: appsv1.StatefulSetStatus{UpdateRevision: "2"},
@@ -389,15 +433,15 @@ func TestCrashes(t *testing.T) {
 		Set: func(s *kubetest.Server) {
 			rs, empty := set("rs", 3, map[string]string{keys.GroupMinMember: "3"}), set("empty", 0, nil)
 			old := set("old", 1, map[string]string{keys.GroupMinMember: "1"})
-			s.Put(rs, pod("a", rs), pod("b", rs), pod("c", rs), pod("alone", nil), empty, old, pod("d", old))
+			s.Put(rs, pod("a", rs), pod("b", rs, func(p *corev1.Pod) { p.Spec.NodeName = "n" }), pod("c", rs), pod("alone", nil), empty, old, pod("d", old))
 			ref := func(o client.Object) []metav1.OwnerReference {
 				return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: o.GetName(), UID: o.GetUID(), Controller: ptr.To(true)}}
 			}
 			s.Put(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "podgroup-uid-empty", OwnerReferences: ref(empty)}},
 				&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "podgroup-uid-old", OwnerReferences: ref(old)}, Spec: scheduling.PodGroupSpec{MinMember: 7}})
 		},
-		Run:    func(t *testing.T, p *kubetest.Process) func() { return run(t, p, nil) },
-		Settle: 30 * time.Second,
+		Run:    func(t *testing.T, p *kubetest.Process) func() { return runWith(t, p, DefaultOptions(), nil) },
+		Settle: 2 * time.Minute,
 		Check: func(t *testing.T, s *kubetest.Server) {
 			if got := groups(s); got != "podgroup-uid-alone podgroup-uid-old podgroup-uid-rs" {
 				t.Errorf("in the end: %s", got)

@@ -34,7 +34,9 @@ type plan struct {
 	group  *scheduling.PodGroup
 	patch  []byte
 	remove bool
-	// mark are the pods that are told their PodGroup; the first of the gang comes first.
+	// first is the pod whose user is told if there can be no PodGroup.
+	first *corev1.Pod
+	// mark are the pods that are told their PodGroup.
 	mark []*corev1.Pod
 }
 
@@ -45,7 +47,7 @@ func (b *book) decide(k key, now time.Time) (p plan, again time.Time) {
 	if g == nil {
 		return p, again
 	}
-	uid := strings.TrimPrefix(k.Name, prefix)
+	uid := strings.TrimPrefix(k.Name, volcano.GroupPrefix)
 	ours := g.group != nil && slices.ContainsFunc(g.group.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == uid })
 	o := b.owners[types.UID(uid)]
 	members := slices.SortedFunc(maps.Values(g.pods), func(x, y *corev1.Pod) int {
@@ -72,14 +74,22 @@ func (b *book) decide(k key, now time.Time) (p plan, again time.Time) {
 	if until := g.made.Add(unseen); g.group == nil && !g.made.IsZero() && now.Before(until) {
 		again = until
 	} else if g.group == nil {
-		p.create = want
+		p.create, p.first = want, first
 	} else if ours && o != nil && o.replicas != nil {
 		p.group, p.patch = g.group, change(g.group, want)
 	}
 	for _, m := range members {
-		if m.Annotations[keys.GroupName] == "" {
-			p.mark = append(p.mark, m)
+		if m.Annotations[keys.GroupName] != "" {
+			continue
 		}
+		// The scheduler knows without being told, and its Binding says it.
+		if until := m.CreationTimestamp.Add(b.nameAfter); m.Spec.NodeName == "" && now.Before(until) {
+			if again.IsZero() || until.Before(again) {
+				again = until
+			}
+			continue
+		}
+		p.mark = append(p.mark, m)
 	}
 	return p, again
 }

@@ -10,11 +10,14 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // Bind returns the Binding that carries out a BindRequest, whether the request was ever written or not. The API server copies the annotations
 // of a Binding to the pod in the write that gives it its node, so that nobody holds room without them. pod is the pod that was meant as it
-// was last seen; nil if it was not. bundle is the decision that the pod is bound for, "" for none.
+// was last seen; nil if it was not. bundle is the decision that the pod is bound for, "" for none. A pod that is in the gang of its owner, of KAI's face or Volcano's, is told the
+// name of its PodGroup so.
 func Bind(br *v1alpha2.BindRequest, pod *v1.Pod, bundle string) (*v1.Binding, error) {
 	said := Read(br)
 	received := br.Spec.ReceivedResourceType
@@ -39,7 +42,10 @@ func Bind(br *v1alpha2.BindRequest, pod *v1.Pod, bundle string) (*v1.Binding, er
 	switch own := br.Annotations[keys.OwnGangAnnotation]; { // nobody has told the pod yet
 	case own != "":
 		b.Annotations[keys.OwnGangAnnotation] = own
-	case pod != nil && GangOfOwner(pod) == c.Gang.Name && c.Gang.Name != "":
+	case pod == nil, c.Gang.Name == "":
+	case c.Gang == volcano.GangKey(pod.Namespace, volcano.GroupOfOwner(pod)) && pod.Annotations[vckeys.GroupName] == "":
+		b.Annotations[vckeys.GroupName] = c.Gang.Name
+	case c.Gang == GangKey(pod.Namespace, GangOfOwner(pod)):
 		b.Annotations[PodGroupAnnotation] = c.Gang.Name
 	}
 	if len(br.Spec.PredictedNUMAZones) > 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
@@ -199,8 +200,8 @@ func minimums(spec *v1beta1.PodGroupSpec, tier func(string) (int, bool), pods *P
 }
 
 // Member adds to the event of p what only a pod of Volcano's has: that it is ours, its gang and task, its own priority (what its annotation says, or its spec, or 1), how long after it
-// got its node it is left alone, whether its queue has to let it in, and whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in none, whatever
-// other faces would read on it.
+// got its node it is left alone, whether its queue has to let it in, and whether it may be evicted for others: unless its annotation, or else its label, says anything but true. A pod that names no PodGroup is in that of its
+// owner, whatever other faces would read on it.
 func Member(st *cluster.PodState, p *corev1.Pod) (problem string) {
 	problem = align(st, p)
 	refuseParts(st, p)
@@ -260,10 +261,26 @@ func truth(text string) bool {
 	return err == nil && yes
 }
 
-// Membership returns the gang p asks to be in, the zero Key for none: one of its own namespace.
+// Membership returns the gang that p is in, one of its own namespace: that of the PodGroup that it names, or else that of its owner; the zero Key for none.
 func Membership(p *corev1.Pod) cluster.Key {
-	if name := p.Annotations[keys.GroupName]; name != "" {
+	if name := cmp.Or(p.Annotations[keys.GroupName], GroupOfOwner(p)); name != "" {
 		return GangKey(p.Namespace, name)
 	}
 	return cluster.Key{}
+}
+
+// GroupPrefix begins the names of PodGroups of bare pods; the UID of their controller follows, or of a pod that has none (fact sheet, 2.8).
+const GroupPrefix = "podgroup-"
+
+// GroupOfOwner returns the name of the PodGroup that a pod is in if it names none. There need not be one of that name. Whoever sees the pod knows it without being told: the controller that makes
+// that PodGroup, and the scheduler (ADR 18). "" for one that is no object of an API server yet, and has no UID.
+func GroupOfOwner(p *corev1.Pod) string {
+	uid := p.UID
+	if c := metav1.GetControllerOfNoCopy(p); c != nil {
+		uid = c.UID
+	}
+	if uid == "" {
+		return ""
+	}
+	return GroupPrefix + string(uid)
 }

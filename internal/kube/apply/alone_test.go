@@ -18,8 +18,10 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kubetest"
@@ -91,6 +93,31 @@ func TestAloneCrashes(t *testing.T) {
 			}
 			if s.Get(&v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}) {
 				t.Error("there is a BindRequest")
+			}
+		},
+	}.Crashes(t)
+}
+
+// TestAloneOfVolcanos: a bare pod of Volcano's, which names no PodGroup, says its owner's with its Binding, whenever the scheduler dies.
+func TestAloneOfVolcanos(t *testing.T) {
+	t.Parallel()
+	yes := true
+	bare := aPod("p")
+	bare.Spec.SchedulerName = vckeys.SchedulerName
+	bare.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u-j", Controller: &yes}}
+	plan := lonely()
+	plan.Bundles[0].Intents[0].Charged = cluster.Charged{Queue: volcano.QueueName("q"), Gang: volcano.GangKey("a", volcano.GroupOfOwner(bare))}
+	kubetest.Story{
+		Set: func(s *kubetest.Server) { s.Put(bare.DeepCopy()) },
+		Run: func(t *testing.T, p *kubetest.Process) func() {
+			_, stop := binding(t, p, plan, nil)
+			return stop
+		},
+		Settle: 10 * time.Second,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			p := aPod("p")
+			if s.Get(p); p.Spec.NodeName != "n1" || p.Annotations[vckeys.GroupName] != "podgroup-u-j" || p.Annotations[keys.ChargedAnnotation] != "volcano:q/podgroup-u-j" {
+				t.Errorf("on node %q: %v", p.Spec.NodeName, p.Annotations)
 			}
 		},
 	}.Crashes(t)

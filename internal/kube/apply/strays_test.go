@@ -165,8 +165,9 @@ func TestStrays(t *testing.T) {
 				f.pass(time.Minute)
 				f.wrote("the group has gone", 1)
 				f.tell(dialect.Pods, c.pod, true)
+				f.tell(dialect.Pods, strayPod("none", c.pod.Spec.SchedulerName, "", ""), true)
 				f.pass(time.Minute)
-				f.wrote("the pod has gone", 0)
+				f.wrote("the pods have gone", 0)
 				if len(f.strays.pods) > 0 {
 					t.Errorf("%d pods are remembered", len(f.strays.pods))
 				}
@@ -186,10 +187,11 @@ func TestStraysSayNothing(t *testing.T) {
 		long := strayPod("long", "volcano", vckeys.GroupName, strings.Repeat("é", 1<<16))
 		yes := true
 		owned := strayPod("owned", kai.DefaultSchedulerName, "", "")
+		bare := strayPod("bare", "volcano", "", "")
 		owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j", Controller: &yes}}
 		f, end := newStrayFixture(t, s, StatusOptions{Unschedulable: UnschedulableIfNodesHelp})
 		defer end()
-		for _, p := range []*v1.Pod{soon, elsewhere, bound, owned, long} {
+		for _, p := range []*v1.Pod{soon, elsewhere, bound, owned, bare, long} {
 			s.Put(p.DeepCopy())
 			f.tell(dialect.Pods, p, false)
 		}

@@ -404,7 +404,8 @@ func TestVolcanoBarePods(t *testing.T) {
 	}
 	b.must(t, 20*time.Second, groups(1))
 	b.again(t)
-	b.must(t, 20*time.Second, func() string {
+	b.must(t, 20*time.Second, b.place(t, ns, 1, nil)) // by a Binding that does not tell it
+	b.must(t, 3*time.Minute, func() string {
 		for _, p := range b.pods(ns) {
 			if p.Annotations[vckeys.GroupName] != list(b.fixture, &vcscheduling.PodGroupList{}, client.InNamespace(ns)).Items[0].Name {
 				return "pod " + p.Name + " does not know its PodGroup"
@@ -412,7 +413,6 @@ func TestVolcanoBarePods(t *testing.T) {
 		}
 		return ""
 	})
-	b.must(t, 20*time.Second, b.place(t, ns, 1, nil))
 	b.must(t, 20*time.Second, b.allRunning(ns, 1))
 	change := func(text string) {
 		if err := b.client.Patch(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: d.Name}}, client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {

@@ -54,6 +54,11 @@ func TestVolcanoWriteBudget(t *testing.T) {
 			then := b.writes(t)
 			c.make(c.name)
 			b.must(t, 2*time.Minute, b.allRunning(c.name, c.pods))
+			for _, p := range b.pods(c.name) { // with its Binding, if nobody told it before
+				if p.Annotations[vckeys.GroupName] == "" {
+					t.Errorf("pod %s runs and names no PodGroup", p.Name)
+				}
+			}
 			b.sinceThen(t, then, 6*time.Second)
 			rows := audit.since(t, from)
 			var text strings.Builder
@@ -92,7 +97,7 @@ func budgetJob(namespace, name string) *vcbatch.Job {
 }
 
 // The most that a pod costs in revisions of etcd where a machine is so slow that every gang waits long enough to be told why, with an event, its pods too, and no two changes of a status come together. Of a pod that is
-// placed at once it is 3.5 and 5.1 (ADR 18).
+// placed at once it is 3.5 and 4.1 (ADR 18).
 const (
 	volcanoBudgetJob   = 7.5
 	volcanoBudgetAlone = 10
