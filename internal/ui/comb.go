@@ -119,7 +119,7 @@ func draw(l *see.NodeList, page int) *comb {
 		n, k := &l.Items[i], (i-from)%(combRow*stripRows)
 		if k == 0 {
 			here := min(combRow*stripRows, to-i)
-			c.Strips = append(c.Strips, strip{First: n.Name, Last: l.Items[i+here-1].Name, Width: 2*hexSize + min(combRow, to-from)*wide, Height: 2*hexSize + (here+combRow-1)/combRow*high})
+			c.Strips = append(c.Strips, strip{First: n.Name, Last: l.Items[i+here-1].Name, Width: 2*hexSize + min(combRow, to-from)*wide, Height: (here + combRow - 1) / combRow * high})
 		}
 		one := cell{X: hexSize + k%combRow*wide, Y: 3*hexSize + k/combRow*high, Name: n.Name}
 		count, groups := map[string]int{}, map[string]int{}
