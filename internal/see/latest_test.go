@@ -30,7 +30,7 @@ func TestLatestRuns(t *testing.T) {
 	}
 }
 
-// TestMoments: of eighty bands that were told at one moment, four that were missed move a record as one of another moment does.
+// TestMoments: of eighty bands that were told at one moment, four that were missed move an edge as one of another moment does; and all eighty are one step of what it learns, whatever their number.
 func TestMoments(t *testing.T) {
 	t.Parallel()
 	b := Band{Low: 10 * time.Minute, Middle: 20 * time.Minute, High: 40 * time.Minute}
@@ -45,8 +45,12 @@ func TestMoments(t *testing.T) {
 	if x, y := burst.Scale(b).High, apart.Scale(b).High; x > y+time.Minute || x < b.High {
 		t.Errorf("four of one moment move the edge to %s, one moment to %s", x, y)
 	}
-	if x, y := burst.Above.Alpha, apart.Above.Alpha; x < y-1e-9 || x > y+1e-9 {
-		t.Errorf("alpha %v, and %v", x, y)
+	whole := record(80, 80)
+	if x, y := whole.Above.Alpha, apart.Above.Alpha; x < y-1e-9 || x > y+1e-9 {
+		t.Errorf("alpha %v after a moment of eighty, and %v after one of one", x, y)
+	}
+	if x, y := whole.Below.Alpha, apart.Below.Alpha; x < y-1e-9 || x > y+1e-9 {
+		t.Errorf("alpha of what held is %v after a moment of eighty, and %v after one of one", x, y)
 	}
 	if all.Above.Alpha >= apart.Above.Alpha {
 		t.Error("four moments move it no further: the test shows nothing")

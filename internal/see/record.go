@@ -10,10 +10,10 @@ import (
 // The band that is shown: from the tenth to the ninetieth of a hundred.
 const (
 	missed  = 0.1  // on each side
-	step    = 0.02 // γ of the record's learning
+	step    = 0.02 // γ of the record's learning, for all bands of one moment together
 	window  = 300  // how many scores count, by weight
 	trusted = 20   // with how many a record speaks for itself
-	ofBurst = 20   // for how many scores those of one moment count together, at most
+	ofBurst = 20   // for how many scores those of one moment count together, at most, in the quantile
 	prior   = 20   // how many scores good draws are given in advance
 
 	maxScores = 3000 // are kept
@@ -58,8 +58,9 @@ func (b Band) Stretched(down, up float64) Band {
 // with α = 0.1 and γ = 0.02, so that over time a tenth of the waits is beyond each edge, whatever the draws are worth and however the load
 // drifts. The score of the edge itself, what draws leave out included, is 1 by definition: a record of good draws leaves them as they are.
 //
-// Bands that were told at one moment are missed together, as when a burst waits: the scores of n gangs weigh 20/n each where they are more than 20, in the
-// quantile as in the step γ. Else a record would be that of its last two bursts.
+// Bands that were told at one moment are missed together, as when a burst waits. So they are one round of that learning: each of n takes an n-th of the step
+// γ. Were each a step, a burst that is missed would take α to its least and the next that holds far above 0.1, and the edge would swing from one of its scores' ends to the other.
+// In the quantile each of n scores weighs 20/n where they are more than 20. Else it would be that of the last two bursts.
 type Record struct {
 	// Below and Above are the edges.
 	Below, Above Edge
@@ -113,8 +114,8 @@ func (e *Edge) weight(i int) float64 {
 // ninetieth is the quantile 0.9 of the normal distribution: the score 1.
 const ninetieth = 1.2815515655446004
 
-// take learns from a score of that weight, and from whether the edge that was shown was missed.
-func (e *Edge) take(score float64, beyond bool, weight float64) {
+// take learns from a score, one of so many of its moment, and from whether the edge that was shown was missed.
+func (e *Edge) take(score float64, beyond bool, of int) {
 	if len(e.Scores) == 0 {
 		e.Alpha = missed
 	}
@@ -122,8 +123,8 @@ func (e *Edge) take(score float64, beyond bool, weight float64) {
 	if beyond {
 		err = 1
 	}
-	e.Alpha = min(max(e.Alpha+step*weight*(missed-err), 0.005), 0.5)
-	e.Scores, e.Weights = append(e.Scores, score), append(e.Weights, weight)
+	e.Alpha = min(max(e.Alpha+step/float64(of)*(missed-err), 0.005), 0.5)
+	e.Scores, e.Weights = append(e.Scores, score), append(e.Weights, min(1, ofBurst/float64(of)))
 	sum := 0.0
 	for i := len(e.Scores) - 1; i >= 0; i-- {
 		if sum += e.weight(i); sum > window || len(e.Scores)-i > maxScores {
@@ -140,11 +141,11 @@ func (r *Record) Scale(b Band) Band {
 
 // Take learns from a wait: how it was forecast by the draws, what was shown, and of how many gangs such bands were told at that moment (0: of this one).
 func (r *Record) Take(drawn, shown Band, wait time.Duration, of int) {
-	weight := min(1, ofBurst/float64(max(of, 1)))
+	of = max(of, 1)
 	y, mid := axis(wait), axis(drawn.Middle)
 	down, up := drawn.reach()
-	r.Below.take((mid-y)/down, wait < shown.Low, weight)
-	r.Above.take((y-mid)/up, wait > shown.High, weight)
+	r.Below.take((mid-y)/down, wait < shown.Low, of)
+	r.Above.take((y-mid)/up, wait > shown.High, of)
 	r.Last = append(r.Last, wait >= shown.Low && wait <= shown.High)
 	if len(r.Last) > 100 {
 		r.Last = r.Last[len(r.Last)-100:]
