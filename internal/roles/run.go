@@ -506,7 +506,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
-	bo.Latest, bo.Fates, bo.Written, bo.Bound, bo.Links = known.Load, fates, metrics.Bound, events.Bound, p.links
+	eo.Written = events.Busy
+	bo.Latest, bo.Fates, bo.Bound, bo.Links = known.Load, fates, events.Bound, p.links
+	bo.Written = func(after time.Duration) { metrics.Bound(after); events.Busy() }
 	bo.Complete = func(b *engine.Bundle, asked bool) {
 		if b.Starts { // a pod that is a gang by itself has got it with its Binding
 			annotations.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
@@ -519,7 +521,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		}
 	}
 	binds := apply.NewBinds(pool, c, p.cache, bo)
-	evictions, nominations := apply.NewEvictions(pool, kit, p.cache, eo), apply.NewNominations(pool, kit, p.cache, apply.NominationOptions{Event: event})
+	evictions, nominations := apply.NewEvictions(pool, kit, p.cache, eo), apply.NewNominations(pool, kit, p.cache, apply.NominationOptions{Event: events.OfPodLater})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
@@ -572,7 +574,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		lo.Engines = file
 	}
 	lo.Watch = func(what string) scheduler.Work { return p.dog.Begin(what) }
-	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
+	lo.Event, lo.Annotated, lo.Later, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), events.Later, p.records
 	past, err := p.usage()
 	if err != nil {
 		return nil, err
