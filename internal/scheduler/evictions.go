@@ -97,19 +97,13 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 			continue
 		}
 		l.annotations.Set(v.Gang, v.UID, keys.LastEvictionAnnotation, cluster.InstantOf(now))
-		text := fmt.Sprintf("%d pods evicted by %s for %s", n, o.Action, b.Gang)
-		annotations := map[string]string{
-			keys.EvictedPodsAnnotation: strconv.Itoa(n), keys.EvictorActionAnnotation: o.Action,
-			keys.EvictorPodGroupAnnotation: b.Gang.Name, keys.EvictorNamespaceAnnotation: b.Gang.Namespace,
+		note := victimNote{v.Gang, b.Gang, v.UID, o.Action, v.Rule, n}
+		switch cause := b.Eviction.Cause; cause {
+		case engine.Preempt, engine.Reclaim: // the room is for others, who wait for it; of the victims there may be thousands
+			l.o.Later(func() { l.tellVictim(&note, cause, nil) })
+		default:
+			l.tellVictim(&note, cause, decision)
 		}
-		if b.Eviction.Cause.Own() {
-			text = fmt.Sprintf("%d pods released by %s", n, o.Action)
-			maps.Copy(annotations, decision)
-		}
-		if v.Rule != "" {
-			text += ": " + v.Rule
-		}
-		l.o.Annotated(dialect.Group(v.Gang, v.UID), keys.EventEvict, text, annotations)
 	}
 	switch {
 	case b.Eviction.Cause.Own():
@@ -118,6 +112,31 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 	default:
 		l.o.Annotated(dialect.Group(b.Gang, b.UID), keys.EventRoomMade, fmt.Sprintf("%s: %d pods of %d gangs leave", o.Action, len(o.Evicted), len(gone)), decision)
 	}
+}
+
+// victimNote is what a gang is told of pods of it that were evicted. Thousands may wait to be said.
+type victimNote struct {
+	gang, taker  cluster.Key
+	uid          string
+	action, rule string
+	pods         int
+}
+
+// tellVictim tells a gang, in an event, that pods of it were evicted; decision is the record of why, which the event carries where nobody else is told of it.
+func (l *Loop) tellVictim(n *victimNote, cause engine.EvictionCause, decision map[string]string) {
+	text := fmt.Sprintf("%d pods evicted by %s for %s", n.pods, n.action, n.taker)
+	annotations := map[string]string{
+		keys.EvictedPodsAnnotation: strconv.Itoa(n.pods), keys.EvictorActionAnnotation: n.action,
+		keys.EvictorPodGroupAnnotation: n.taker.Name, keys.EvictorNamespaceAnnotation: n.taker.Namespace,
+	}
+	if cause.Own() {
+		text = fmt.Sprintf("%d pods released by %s", n.pods, n.action)
+		maps.Copy(annotations, decision)
+	}
+	if n.rule != "" {
+		text += ": " + n.rule
+	}
+	l.o.Annotated(dialect.Group(n.gang, n.uid), keys.EventEvict, text, annotations)
 }
 
 // tellRisks tells the owners of gangs, in events, that pods hold room otherwise than the gang reads: once while it is so.

@@ -199,6 +199,32 @@ func TestSparedBundleIsForgotten(t *testing.T) {
 	})
 }
 
+// TestVictimsAreToldLater: that room was made is told at once; whom it was taken from is told once there is time, in the same words.
+func TestVictimsAreToldLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var events []string
+		var later []func()
+		w := begin(t, Options{Period: time.Hour, Later: func(say func()) { later = append(later, say) }, Annotated: func(about client.Object, reason, message string, annotations map[string]string) {
+			events = append(events, about.GetName()+" "+reason+" "+message+" "+annotations[keys.EvictedPodsAnnotation]+annotations[keys.EvictorActionAnnotation]+annotations[keys.EvictorPodGroupAnnotation])
+		}}, func(w *fixture) { full(w, "a", "b") })
+		w.pass(time.Second)
+		w.happens(urgent("new", "p")...)
+		w.pass(time.Second)
+		w.expect("who goes", &w.evictions.said, "1.00 preempt -b")
+		if d := cmp.Diff([]string{"new RoomMade preempt: 1 pods of 1 gangs leave "}, events); d != "" {
+			t.Error(d)
+		}
+		events = nil
+		for _, say := range later {
+			say()
+		}
+		if len(events) != 1 || !strings.HasPrefix(events[0], "old Evict 1 pods evicted by preempt for a/new") || !strings.HasSuffix(events[0], " 1preemptnew") {
+			t.Errorf("told later: %q", events)
+		}
+	})
+}
+
 // TestLostEvictionIsDecidedAnew: an eviction of which nothing is ever heard is spared in the end.
 func TestLostEvictionIsDecidedAnew(t *testing.T) {
 	t.Parallel()

@@ -135,6 +135,8 @@ type Options struct {
 	Engines Engines
 	// Annotated records a normal event about a PodGroup, with annotations. It must not block. Nil records none.
 	Annotated func(about client.Object, reason, message string, annotations map[string]string)
+	// Later has something said once what is decided has been carried out. It must not block, and may call from another goroutine. Nil says it at once.
+	Later func(say func())
 	// Watch has somebody notice when the loop does not get on; nil nobody.
 	Watch func(what string) Work
 	// Records keeps the decisions that evict; nil keeps none.
@@ -217,6 +219,9 @@ func New(p Parts, o Options) *Loop {
 	}
 	if o.Annotated == nil {
 		o.Annotated = func(client.Object, string, string, map[string]string) {}
+	}
+	if o.Later == nil {
+		o.Later = func(say func()) { say() }
 	}
 	if p.Store == nil {
 		p.Store = NewStore(o)

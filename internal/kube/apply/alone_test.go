@@ -340,3 +340,40 @@ func TestBoundIsToldLater(t *testing.T) {
 		}
 	})
 }
+
+// TestOthersAreToldLater: what is to be said later, and that a pod was bound, stands back while pods are bound in gangs or evicted; a minute at most.
+func TestOthersAreToldLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		told := map[string]time.Duration{}
+		pool := NewPool(nil)
+		n := NewEvents(pool, "pool", func(about client.Object, _, _, _ string) { told[about.GetName()] = time.Since(start) })
+		go func() { _ = pool.Run(t.Context()) }()
+		n.Bound(&engine.Intent{Pod: "p", UID: "p", Node: "n"})
+		for range 40 { // ten seconds
+			n.Busy()
+			<-time.After(250 * time.Millisecond)
+		}
+		n.Busy()
+		n.Later(func() { told["first"] = time.Since(start) })
+		n.OfPodLater(podNamed("q"), v1.EventTypeNormal, keys.EventPipelined, "room is held")
+		<-time.After(5 * time.Second)
+		if at := told["p"]; at < 10*time.Second+boundQuiet || at > 11*time.Second {
+			t.Errorf("a bind before evictions that took ten seconds is told of after %v", at)
+		}
+		for _, what := range []string{"first", "q"} {
+			if at := told[what]; at < 10*time.Second+boundQuiet || at > 11*time.Second {
+				t.Errorf("what was to be said then (%s) is said after %v", what, at)
+			}
+		}
+		n.Later(func() { told["second"] = time.Since(start) })
+		for range 4 * 70 {
+			n.Busy()
+			<-time.After(250 * time.Millisecond)
+		}
+		if at := told["second"] - 15*time.Second; at < boundLongest || at > boundLongest+time.Second {
+			t.Errorf("what stood back is said after %v", at)
+		}
+	})
+}

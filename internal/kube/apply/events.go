@@ -25,9 +25,9 @@ const (
 	chosenBurst = 50
 )
 
-// What is told of pods that are bound stands back while others are being bound, as the binder's reports do (ADR 5): until none was for
-// boundQuiet, boundLongest at most. Then so many a second are told, and so many while binds go on. What is more than boundMost is told at
-// once: nothing is left out.
+// What is told of pods that are bound, or were evicted, stands back while others are being bound or evicted, as the binder's reports do (ADR 5): until
+// none was for boundQuiet, boundLongest at most. Then so many a second are told, and so many while that goes on. What is more than boundMost is
+// told at once: nothing is left out.
 const (
 	boundQuiet   = 500 * time.Millisecond
 	boundLongest = time.Minute
@@ -36,14 +36,15 @@ const (
 	boundMost    = 8192
 )
 
-// Events tells pods, in events, which node was chosen for them. To a pod that the scheduler binds that is said once it is bound; the others
-// are told by the binder when they are.
+// Events tells pods, in events, which node was chosen for them, and has other events stand back with these. To a pod that the scheduler binds that is
+// said once it is bound; the others are told by the binder when they are.
 type Events struct {
 	pool  string
 	event func(about client.Object, kind, reason, message string)
 	pace  *rate.Limiter
 	work  *Queue[*boundPod]
-	last  atomic.Pointer[time.Time] // of the last bind
+	last  atomic.Pointer[time.Time] // of the last bind of a pod by itself
+	busy  atomic.Pointer[time.Time] // of the last of which Busy was told, or that was put
 	free  time.Time                 // when the next may be told; of the one worker
 }
 
@@ -53,13 +54,14 @@ type boundPod struct {
 	uid  types.UID
 	node string
 	at   time.Time
+	say  func() // what is said in place of that it is bound; nil for that
 }
 
 // NewEvents returns a teller for the shard called pool; workers tell what trails. Pods that have not been told when they end never are. event
 // must not block.
 func NewEvents(workers *Pool, pool string, event func(about client.Object, kind, reason, message string)) *Events {
 	n := &Events{pool: pool, event: event, pace: rate.NewLimiter(chosenRate, chosenBurst)}
-	n.work = NewQueue(workers, eventWork, Job[*boundPod]{About: func(b *boundPod) any { return about(b.NamespacedName, b.uid) }, Pace: n.wait, Try: n.tell})
+	n.work = NewQueue(workers, eventWork, Job[*boundPod]{About: (*boundPod).about, Pace: n.wait, Try: n.tell})
 	return n
 }
 
@@ -80,8 +82,28 @@ func (n *Events) Scheduled(b *engine.Bundle) {
 
 // Bound has a pod told, later, that the scheduler has bound it: the one event that it gets. It does not block and is safe for concurrent use.
 func (n *Events) Bound(in *engine.Intent) {
-	b := &boundPod{types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, types.UID(in.UID), in.Node, time.Now()}
+	b := &boundPod{types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, types.UID(in.UID), in.Node, time.Now(), nil}
 	n.last.Store(&b.at)
+	n.put(b)
+}
+
+// Later has something said once binds and evictions pause, or soon after a minute. It does not block and is safe for concurrent use; say must not block.
+func (n *Events) Later(say func()) { n.put(&boundPod{at: time.Now(), say: say}) }
+
+// OfPodLater has an event of a pod recorded, as Later has: in place of the function that records it at once.
+func (n *Events) OfPodLater(pod client.Object, kind, reason, message string) {
+	who := about(client.ObjectKeyFromObject(pod), pod.GetUID()) // the pod itself may be all that the API server answered
+	n.Later(func() { n.event(who, kind, reason, message) })
+}
+
+// Busy says that a pod is being bound, or evicted, so that what is to be told stands back. It does not block and is safe for concurrent use.
+func (n *Events) Busy() {
+	now := time.Now()
+	n.busy.Store(&now)
+}
+
+func (n *Events) put(b *boundPod) {
+	n.busy.Store(&b.at)
 	if n.work.Full() {
 		n.say(b)
 		return
@@ -125,14 +147,26 @@ func about(pod types.NamespacedName, uid types.UID) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: uid}}
 }
 
+// about is the pod, or the words, that a defect is told of.
+func (b *boundPod) about() any {
+	if b.say != nil {
+		return "an event that stood back"
+	}
+	return about(b.NamespacedName, b.uid)
+}
+
 func (n *Events) say(b *boundPod) {
+	if b.say != nil {
+		b.say()
+		return
+	}
 	n.event(about(b.NamespacedName, b.uid), v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("bound to node %s, in node pool %s", b.node, n.pool))
 }
 
 // wait waits until it is time to tell a pod.
 func (n *Events) wait(ctx context.Context, b *boundPod) error {
 	for {
-		now, at := time.Now(), n.last.Load().Add(boundQuiet)
+		now, at := time.Now(), n.busy.Load().Add(boundQuiet)
 		if due := b.at.Add(boundLongest); due.Before(at) {
 			at = due
 		}
@@ -154,7 +188,7 @@ func (n *Events) wait(ctx context.Context, b *boundPod) error {
 func (n *Events) tell(_ context.Context, b *boundPod) error {
 	n.say(b)
 	now, each := time.Now(), time.Second/boundRate
-	if now.Before(n.last.Load().Add(boundQuiet)) {
+	if now.Before(n.busy.Load().Add(boundQuiet)) {
 		each = time.Second / boundBusy
 	}
 	n.free = now.Add(each)

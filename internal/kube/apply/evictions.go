@@ -60,6 +60,8 @@ type EvictionOptions struct {
 	Latest Latest
 	// Links are what the podgrouper of the process tells of pods; nil for nothing.
 	Links *links.Links
+	// Written, if set, is told of each pod that was told to go. It is called by many goroutines and must not block.
+	Written func()
 }
 
 // Outcome is what became of a bundle that evicts.
@@ -138,6 +140,9 @@ func NewEvictions(pool *Pool, kit *write.Kit, cache client.Reader, o EvictionOpt
 	}
 	if o.Fates == nil {
 		o.Fates = &Fates{}
+	}
+	if o.Written == nil {
+		o.Written = func() {}
 	}
 	if o.Workers <= 0 {
 		o.Workers = 96
@@ -333,8 +338,11 @@ func (e *Evictions) evict(ctx context.Context, c *clearing, in *engine.Intent) (
 		return err == nil, err // it goes, or has gone, already
 	}
 	result, err := e.write(ctx, c, in, pod)
-	if err == nil && result == write.Blocked {
+	switch {
+	case err == nil && result == write.Blocked:
 		err = fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, ErrBlocked)
+	case err == nil:
+		e.o.Written()
 	}
 	return err == nil, err // written; or gone, or another pod by now
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,8 @@ func (a *arena) run(o EvictionOptions, p engine.Plan) Outcome {
 		a.t.Fatal(err)
 	}
 	pool := NewPool(nil)
+	var written atomic.Int32
+	o.Written = func() { written.Add(1) }
 	e := NewEvictions(pool, kit, a.client, o)
 	ctx, stop := context.WithCancel(a.t.Context())
 	done := make(chan error, 1)
@@ -181,6 +184,9 @@ func (a *arena) run(o EvictionOptions, p engine.Plan) Outcome {
 	got := e.Outcomes()
 	if len(got) != 1 {
 		a.t.Fatalf("%d outcomes", len(got))
+	}
+	if told := int(written.Load()); told > len(got[0].Evicted) || got[0].Err == nil && told == 0 && len(got[0].Evicted) > 0 && len(a.log) > 0 {
+		a.t.Errorf("%d evictions were told of as written, %d pods go", told, len(got[0].Evicted))
 	}
 	return got[0]
 }

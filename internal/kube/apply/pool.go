@@ -48,7 +48,8 @@ type Kind struct {
 //	gateWork        namespaces in turn  a pod                     never: it is put again in each cycle until it has no gate
 //	annotationWork  namespaces in turn  a gang, so many a second  never
 //	answerWork      namespaces in turn  a gang, so many a second  never
-//	eventWork       as they come        a pod, when binds pause   never: it is handed on to who writes events
+//	eventWork       as they come        an event, when binds    never: it is handed on to who writes events
+//	                                    and evictions pause
 //
 // When ctx ends, for a lost Lease as for a process that stops, nothing more is taken. No failure is told of what that cut short: the next
 // process decides on what the objects show.
@@ -65,7 +66,7 @@ var (
 	gateWork       = Kind{Name: "the gate of a queue", Workers: 5, First: time.Second}
 	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
 	answerWork     = Kind{Name: "what a gang asks", Workers: 1, First: time.Second}
-	eventWork      = Kind{Name: "the event of a bind", Workers: 1, First: time.Second, Bound: boundMost}
+	eventWork      = Kind{Name: "an event that stands back", Workers: 1, First: time.Second, Bound: boundMost}
 )
 
 // An order is tried 8 times within 6.35 s.
