@@ -39,12 +39,10 @@ type instance struct {
 
 // measured is what is known of nodes, made once in a run: O(nodes and their pods).
 type measured struct {
-	nodes []use // by node ID
-	known int
+	nodes []use    // by node ID
 	busy  []uint64 // as bits by node ID
 	many  int
 	why   *policy.Verdict // of all that are busy, if it is one
-	until cluster.Instant
 }
 
 // use is what is known of one node; pairs are of CPU and memory.
@@ -60,16 +58,14 @@ func (i *instance) nodes() *measured {
 		return i.found
 	}
 	snap := i.view.Snapshot()
-	m := &measured{nodes: make([]use, snap.MaxNodeID()), busy: make([]uint64, (snap.MaxNodeID()+63)/64), until: cluster.Forever}
+	m := &measured{nodes: make([]use, snap.MaxNodeID()), busy: make([]uint64, (snap.MaxNodeID()+63)/64)}
 	i.found = m
 	for _, id := range snap.NodeOrder {
 		n := snap.Node(id)
-		was, told := snap.Object(cluster.NodeUses, n.Name).(*cluster.NodeUse)
-		if !told || was.At.After(snap.Now.Add(Fresh)) || !was.At.Add(Fresh).After(snap.Now) {
+		was := fresh(snap, n)
+		if was == nil {
 			continue
 		}
-		m.known++
-		m.until = cluster.Earliest(m.until, was.At.Add(Fresh))
 		m.nodes[id] = i.look(n, was)
 		v := i.judge(&m.nodes[id])
 		if v.Yes() {
@@ -84,6 +80,15 @@ func (i *instance) nodes() *measured {
 		m.many++
 	}
 	return m
+}
+
+// fresh is what was measured of a node and counts; nil for nothing.
+func fresh(snap *cluster.Snapshot, n *cluster.Node) *cluster.NodeUse {
+	was, told := snap.Object(cluster.NodeUses, n.Name).(*cluster.NodeUse)
+	if !told || was.At.After(snap.Now.Add(Fresh)) || !was.At.Add(Fresh).After(snap.Now) {
+		return nil
+	}
+	return was
 }
 
 // look puts together what is known of a node.
@@ -210,10 +215,13 @@ func (i *instance) counted(op ledger.Op, by int64) {
 	}
 }
 
-// NextChange implements policy.Timetable: when the next measurement counts no more that this run has looked at.
+// NextChange implements policy.Timetable: when the next measurement counts no more. O(nodes).
 func (i *instance) NextChange() cluster.Instant {
-	if i.found == nil {
-		return cluster.Forever
+	next, snap := cluster.Forever, i.view.Snapshot()
+	for _, id := range snap.NodeOrder {
+		if was := fresh(snap, snap.Node(id)); was != nil {
+			next = cluster.Earliest(next, was.At.Add(Fresh))
+		}
 	}
-	return i.found.until
+	return next
 }
