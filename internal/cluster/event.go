@@ -238,6 +238,7 @@ const (
 	NodeResourceTopologies ObjectKind = "NodeResourceTopology"             // as *NodeZones
 	ResourceQuotas         ObjectKind = "ResourceQuota"                    // as *SpaceQuota
 	Numatopologies         ObjectKind = "Numatopology.nodeinfo.volcano.sh" // as *NodeZones
+	NodeUses               ObjectKind = "NodeUse"                          // as *NodeUse; no API object makes it
 )
 
 // SpaceQuota is a ResourceQuota of a namespace: each amount that it bounds, in the order of its names.
@@ -247,6 +248,13 @@ type SpaceQuota struct{ Bounds []QuotaBound }
 type QuotaBound struct {
 	Dim        string
 	Hard, Used int64
+}
+
+// NodeUse is what of a node was measured to be in use, by those who watch machines. It is carried for the plugin usage, by the node's name.
+type NodeUse struct {
+	// CPU and Memory are what was in use, in whole percents of the machine, from 0 to 100: the mean over a time that ended at At.
+	CPU, Memory int64
+	At          Instant
 }
 
 // ObjectState sets an object carried for filters. Object is an API object that nobody writes to any more.

@@ -62,6 +62,7 @@ func facts() []fact {
 		{state: TopologyState{}, names: map[string]string{"Name": ""}},
 		{state: ObjectState{Object: &NodeZones{}}, names: map[string]string{"Kind": "", "Key": ""}},
 		{state: ObjectState{Object: &SpaceQuota{}}, names: map[string]string{"Kind": "", "Key": ""}},
+		{state: ObjectState{Object: &NodeUse{}}, names: map[string]string{"Kind": "", "Key": ""}},
 	}
 }
 

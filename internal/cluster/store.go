@@ -197,6 +197,12 @@ func (s *Store) Snapshot(now Instant) *Snapshot {
 	return snap
 }
 
+// HasNode says whether a node of the name is known.
+func (s *Store) HasNode(name string) bool {
+	_, ok := s.nodeIDs[name]
+	return ok
+}
+
 // GangID is the ID of a gang in the latest snapshot, as long as nothing was applied since.
 func (s *Store) GangID(k Key) (GangID, bool) {
 	id, ok := s.gangIDs[k]

@@ -266,6 +266,9 @@ func Named(name string) (k Kind, ok bool) {
 // Blank returns an empty value of the type that the model carries under a name, as a pointer; nil for a name that it does not
 // carry. Files of snapshots are read into it.
 func Blank(carried cluster.ObjectKind) any {
+	if carried == cluster.NodeUses { // which is measured, and no API object
+		return new(cluster.NodeUse)
+	}
 	for k := range Kinds {
 		switch r := rows[k]; {
 		case carried == "" || r.Carried != carried:

@@ -183,6 +183,7 @@ func everything() cluster.Image {
 			fieldtest.Filled(cluster.GangState{Sets: sets}),
 			fieldtest.Filled(cluster.PodState{}),
 			fieldtest.Filled(cluster.ObjectState{Kind: cluster.NodeResourceTopologies, Object: &cluster.NodeZones{}}),
+			fieldtest.Filled(cluster.ObjectState{Kind: cluster.NodeUses, Object: &cluster.NodeUse{}}),
 			fieldtest.Filled(cluster.ObjectState{Kind: cluster.ResourceQuotas, Object: &cluster.SpaceQuota{}}),
 		},
 		Memory: fieldtest.Filled(cluster.Memory{Generation: 7, Answers: map[string]cluster.RememberedAnswer{

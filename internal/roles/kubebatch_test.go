@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/profile/volcano"
+	"github.com/muster-scheduler/muster/internal/usage/nodeuse"
 )
 
 // TestKubeBatchSettings: without the face its flags come to nothing; with it the default file rules, or the one at the path.
@@ -54,7 +55,7 @@ func TestVolcanosFileBesideKubeBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := engine.Profile{Faces: []engine.Face{{Name: volcano.Face, Actions: []string{"allocate"}}, other.Face}}
-	f := &schedulerFile{base: base, registry: builtin.Registry()}
+	f := &schedulerFile{base: base, registry: builtin.Registry(), measure: nodeuse.New(nil)}
 	for range 2 {
 		if err := f.take(logr.Discard(), []byte(volcano.Default)); err != nil {
 			t.Fatal(err)

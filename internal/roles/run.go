@@ -586,7 +586,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		return nil, err
 	}
 	if file != nil {
-		lo.Engines = file
+		lo.Engines, lo.NodeUse = file, file.measure
 	}
 	lo.Watch = func(what string) scheduler.Work { return p.dog.Begin(what) }
 	lo.Event, lo.Annotated, lo.Later, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), events.Later, p.records
@@ -631,6 +631,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		g.Add("loop", loop.Run)
 		if file != nil {
 			g.Add("scheduler-file", runFile)
+			g.Add("node-use", file.measure.Run)
 		}
 		if shards != nil {
 			g.Add("node-shard", untilAsked(shards.Run))

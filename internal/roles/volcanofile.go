@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/textfile"
 	"github.com/muster-scheduler/muster/internal/profile/volcano"
+	"github.com/muster-scheduler/muster/internal/usage/nodeuse"
 )
 
 // Flags that say where Volcano's scheduler file is.
@@ -101,6 +102,7 @@ type schedulerFile struct {
 	used     func(engine.Profile) // told by what is decided from the next cycle on, by who takes the engine
 	tell     func(about client.Object, kind, reason, message string)
 	refused  prometheus.Gauge
+	measure  *nodeuse.Source // follows what the file says of metrics
 	changed  chan struct{}
 
 	mu      sync.Mutex
@@ -137,6 +139,7 @@ func (p *process) followFile(base engine.Profile, used []func(engine.Profile), g
 			tell(now)
 		}
 	}, refused)
+	f.measure = nodeuse.New(func(look func() error) error { return guard.Catch("the use of nodes", "all nodes", look) })
 	var ref textfile.Ref
 	var objects cache.Cache
 	var err error
@@ -218,6 +221,11 @@ func (f *schedulerFile) take(log logr.Logger, text []byte) error {
 		return err
 	}
 	f.begun, f.text, f.next = true, string(text), e
+	ask := nodeuse.Config{}
+	if file.Metrics != nil {
+		ask = nodeuse.Config{Address: file.Metrics.Address, Interval: file.Metrics.Interval}
+	}
+	f.measure.Follow(ask)
 	log.Info("Volcano's scheduler file rules", "file", f.where, "actions", file.Face.Actions)
 	for _, told := range file.Told {
 		log.Info("Volcano's scheduler file was understood in part", "file", f.where, "problem", told.Error())

@@ -1,11 +1,15 @@
 package roles
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +21,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/textfile"
+	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/usage/nodeuse"
 )
 
 // TestVolcanoFile: --volcano-scheduler-conf names a scheduler file of Volcano's. A bad one, one that is not there, and one without Volcano's scheduler names stop the
@@ -67,6 +73,33 @@ func TestQueueGates(t *testing.T) {
 	}
 }
 
+// TestFileSaysWhoMeasures: who measures nodes is who the file names that rules, and is asked as soon as it does.
+func TestFileSaysWhoMeasures(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	f := &schedulerFile{base: profile.BuiltIn(), registry: builtin.Registry(), measure: nodeuse.New(nil)}
+	ctx, stop := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
+	ended := make(chan error, 1)
+	go func() { ended <- f.measure.Run(ctx) }()
+	if err := f.take(logr.Discard(), []byte("actions: allocate\ntiers: [{plugins: [{name: usage}]}]\nmetrics: {type: prometheus, address: '"+server.URL+"', interval: 1h}\n")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-asked:
+	case <-time.After(5 * time.Minute):
+		t.Error("nobody is asked")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSchedulerFile: the file is followed. Each text that is good is what is decided by from the next cycle on, told once; a bad one, or one that goes, is told with its line
 // and its rule, once, and the one before it rules on.
 func TestSchedulerFile(t *testing.T) {
@@ -84,7 +117,7 @@ func TestSchedulerFile(t *testing.T) {
 	used := 0
 	f := &schedulerFile{
 		where: "c", base: base, registry: p.actions(), changed: make(chan struct{}, 1), refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "refused"}),
-		used: func(engine.Profile) { used++ },
+		used: func(engine.Profile) { used++ }, measure: nodeuse.New(nil),
 		tell: func(o client.Object, kind, reason, message string) {
 			events = append(events, strings.TrimSpace(o.GetName()+" "+kind+" "+reason+" "+message))
 		},

@@ -80,6 +80,12 @@ type Usage interface {
 	Observe(*cluster.Snapshot) // what the cluster looks like now; it must not block
 }
 
+// NodeUse is where it comes from how busy nodes are.
+type NodeUse interface {
+	Changed() <-chan struct{} // there is something to drain
+	Drain(*cluster.Store) int
+}
+
 // Engines is where others than Parts.Engine come from, if what is decided by may change while the loop runs.
 type Engines interface {
 	Settled() bool            // what to decide by is known, or given up on; scheduling may begin
@@ -101,6 +107,12 @@ func (noUsage) Settled() bool             { return true }
 func (noUsage) Changed() <-chan struct{}  { return nil }
 func (noUsage) Drain(*cluster.Store) int  { return 0 }
 func (noUsage) Observe(*cluster.Snapshot) {}
+
+// unmeasured is a cluster of which nobody says how busy nodes are.
+type unmeasured struct{}
+
+func (unmeasured) Changed() <-chan struct{} { return nil }
+func (unmeasured) Drain(*cluster.Store) int { return 0 }
 
 // Parts are what a loop is put together from.
 type Parts struct {
@@ -131,6 +143,8 @@ type Options struct {
 	Event func(about client.Object, kind, reason, message string)
 	// Usage is where the past comes from; nil: shares do not look at it.
 	Usage Usage
+	// NodeUse says how busy nodes are; nil: nobody does. The loop never waits for it.
+	NodeUse NodeUse
 	// Engines is where others than the first engine come from; nil: there are no others.
 	Engines Engines
 	// Annotated records a normal event about a PodGroup, with annotations. It must not block. Nil records none.
@@ -204,6 +218,9 @@ func New(p Parts, o Options) *Loop {
 	}
 	if o.Usage == nil {
 		o.Usage = noUsage{}
+	}
+	if o.NodeUse == nil {
+		o.NodeUse = unmeasured{}
 	}
 	if o.Engines == nil {
 		o.Engines = oneEngine{}
@@ -281,6 +298,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		work.Turn()
 		l.feed.Drain(l.store)
 		l.o.Usage.Drain(l.store)
+		l.o.NodeUse.Drain(l.store)
 		l.renew()
 		l.clean(&c)
 		wait := l.once(ctx, &c)
@@ -393,6 +411,7 @@ func (l *Loop) sleep(ctx context.Context, log logr.Logger, wait time.Duration) {
 	select {
 	case <-l.feed.Changed():
 	case <-l.o.Usage.Changed():
+	case <-l.o.NodeUse.Changed():
 	case <-l.o.Engines.Changed():
 	case <-l.binds.Room():
 	case <-l.evictions.Room():

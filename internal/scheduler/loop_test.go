@@ -398,6 +398,43 @@ func TestUsage(t *testing.T) {
 	})
 }
 
+// measured tells how busy nodes are.
+type measured struct {
+	changed chan struct{}
+	news    []cluster.Event
+}
+
+func (m *measured) Changed() <-chan struct{} { return m.changed }
+
+func (m *measured) Drain(s *cluster.Store) int {
+	n := len(m.news)
+	s.Apply(m.news...)
+	m.news = nil
+	return n
+}
+
+// TestNodeUse: nobody waits to be told how busy nodes are; what is told is decided on at once, and the same again is not.
+func TestNodeUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &measured{changed: make(chan struct{}, 1)}
+		w := begin(t, Options{NodeUse: h}, func(w *fixture) { w.happens(gang("g", "p")...) })
+		w.pass(100 * time.Millisecond)
+		w.expect("before anything is told", &w.plans, "0.00 p")
+		w.pass(3 * time.Second)
+		for i, percent := range []int64{10, 10, 11} {
+			runs := w.runs()
+			h.news = append(h.news, cluster.ObjectState{Kind: cluster.NodeUses, Key: "n", Object: &cluster.NodeUse{CPU: percent}})
+			h.changed <- struct{}{}
+			w.pass(60 * time.Millisecond)
+			if got := w.runs() - runs; (got == 0) != (i == 1) {
+				t.Errorf("told %d percent: %d more runs", percent, got)
+			}
+			w.pass(3 * time.Second)
+		}
+	})
+}
+
 func TestRunsOnChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

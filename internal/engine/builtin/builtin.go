@@ -35,6 +35,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/tasktopology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/tdm"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/usage"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
@@ -124,6 +125,7 @@ func volcanos() engine.Registry {
 			votes.NamespaceQuota: {votes.NamespaceQuotaFactory},
 			nodegroup.Name:       {nodegroup.Factory}, predicates.Name: {predicates.SwitchesFactory}, networktopology.Name: {networktopology.Factory},
 			tasktopology.Name: {tasktopology.Factory}, tdm.Name: {tdm.Factory}, numa.AwareName: {numa.AwareFactory}, rescheduling.Name: {rescheduling.Factory},
+			usage.Name: {usage.Factory},
 		},
 	}
 	r.Late = map[string]func() engine.Action{
@@ -139,7 +141,7 @@ func volcanos() engine.Registry {
 		r.Actions[name] = nil
 	}
 	for _, name := range []string{
-		"deviceshare", "usage", "extender",
+		"deviceshare", "extender",
 	} {
 		r.Plugins[name] = []policy.Factory{silent}
 	}

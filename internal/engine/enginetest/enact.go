@@ -284,6 +284,27 @@ func (b *Engine) Usage(u cluster.UsageState) {
 	b.store.Apply(u)
 }
 
+// Use sets what of a node was measured to be in use; nil for nothing.
+func (b *Engine) Use(node string, u *cluster.NodeUse) {
+	if u == nil {
+		delete(b.uses, node)
+		b.store.Apply(cluster.ObjectGone{Kind: cluster.NodeUses, Key: node})
+		return
+	}
+	if b.uses == nil {
+		b.uses = map[string]*cluster.NodeUse{}
+	}
+	b.uses[node] = u
+	b.measured(b.store)
+}
+
+// measured tells a store what was measured.
+func (b *Engine) measured(s *cluster.Store) {
+	for _, node := range slices.Sorted(maps.Keys(b.uses)) {
+		s.Apply(cluster.ObjectState{Kind: cluster.NodeUses, Key: node, Object: b.uses[node]})
+	}
+}
+
 // Freeze forbids for an hour that taker has giver evicted.
 func (b *Engine) Freeze(taker, giver cluster.Key) {
 	b.store.Freeze(taker, giver, cluster.InstantOf(b.now.Add(time.Hour)))
@@ -300,6 +321,7 @@ func (b *Engine) Restart() {
 	if b.usage != nil {
 		b.store.Apply(*b.usage)
 	}
+	b.measured(b.store)
 }
 
 // Decisions returns the bundles with evictions that took effect, oldest first, and forgets them.

@@ -49,11 +49,12 @@ type Engine struct {
 	objects   map[string]Object // by kind/namespace/name
 	lives     map[string]int    // how often an object of that key was deleted
 	postponed map[types.UID]bool
-	usage     *cluster.UsageState // nil for no history
-	moments   int64               // nanoseconds that settling took, so that what happens first is earlier
-	taken     []engine.Bundle     // those with evictions that took effect
-	rarely    int                 // every so many cycles a cold engine decides again; 0 for each
-	checked   int                 // cycles so far
+	usage     *cluster.UsageState         // nil for no history
+	uses      map[string]*cluster.NodeUse // by node
+	moments   int64                       // nanoseconds that settling took, so that what happens first is earlier
+	taken     []engine.Bundle             // those with evictions that took effect
+	rarely    int                         // every so many cycles a cold engine decides again; 0 for each
+	checked   int                         // cycles so far
 
 	pool   string    // its node pool, of several shards
 	past   bool      // its shares look at the past
@@ -316,6 +317,7 @@ func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
 	if b.usage != nil {
 		s.Apply(*b.usage)
 	}
+	b.measured(s)
 	s.Snapshot(cluster.Instant{})
 	s.Restore(snap.Memory())
 	return s.Snapshot(snap.Now)

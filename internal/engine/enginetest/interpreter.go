@@ -48,7 +48,7 @@ func newInterpreter(b Backend, o *Options) *interpreter {
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
 		"release": in.release, "end": in.end, "cordon": in.cordon, "uncordon": in.uncordon, "fail": in.fail, "restore": in.restore,
 		"advance": in.advance, "bindfail": in.bindfail, "ungate": in.ungate, "move": in.move,
-		"promise": in.promise, "free": in.free, "usage": in.usage, "freeze": in.freeze, "restart": in.restart,
+		"promise": in.promise, "free": in.free, "usage": in.usage, "use": in.use, "freeze": in.freeze, "restart": in.restart,
 	}
 	return in
 }
@@ -337,6 +337,35 @@ func (in *interpreter) usage(s *statement) error {
 	next[name] = qs
 	in.used = next
 	b.Usage(cluster.UsageState{Queues: next})
+	return nil
+}
+
+// use says what of a node is measured to be in use now, in percent: use NODE cpu=90 memory=20; use NODE none for what is measured no more.
+func (in *interpreter) use(s *statement) error {
+	b, ok := in.backend.(*Engine)
+	if !ok {
+		return s.errorf("this backend measures nothing: the scenario needs the engine")
+	}
+	name, err := s.name()
+	if err != nil {
+		return err
+	}
+	if len(s.words) > 1 && s.words[1] == "none" {
+		b.Use(name, nil)
+		return nil
+	}
+	u := cluster.NodeUse{At: cluster.InstantOf(b.Now())}
+	for _, part := range []struct {
+		key  string
+		into *int64
+	}{{"cpu", &u.CPU}, {"memory", &u.Memory}} {
+		x, err := strconv.ParseInt(s.text(part.key, "0"), 10, 64)
+		if err != nil || x < 0 || x > 100 {
+			return s.errorf("%s: want whole percents", part.key)
+		}
+		*part.into = x
+	}
+	b.Use(name, &u)
 	return nil
 }
 

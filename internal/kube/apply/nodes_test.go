@@ -26,6 +26,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/tdm"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/usage"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
@@ -51,7 +52,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
 		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
 		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
-		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved, nodegroup.ReasonInNoGroup, nodegroup.ReasonNotForQueue, tdm.ReasonZoneClosed, tdm.ReasonNotRevocable,
+		votes.ReasonOvercommitted, votes.ReasonQueueFull, nodescores.ReasonReserved, nodegroup.ReasonInNoGroup, nodegroup.ReasonNotForQueue, tdm.ReasonZoneClosed, tdm.ReasonNotRevocable, usage.ReasonNodeBusy,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
 		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, policy.ReasonPodKept, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
 		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/usage"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/spelling"
 )
@@ -46,6 +47,8 @@ const (
 // File is what a scheduler file says.
 type File struct {
 	Face engine.Face
+	// Metrics is where it is known how busy nodes are; nil where no plugin is to know, or nobody does.
+	Metrics *Metrics
 	// Told are what has no effect, in the order of the file.
 	Told []Fault
 }
@@ -151,6 +154,8 @@ type reader struct {
 	plugins map[string]int // by name: its line
 	idle    []string       // plugins that are known and have no part of their own
 	idleAt  int
+	// metricsAt is the line of the key metrics, 0 for none.
+	metricsAt int
 }
 
 // Parse reads a scheduler file; known is what there is to name. The error is a Fault.
@@ -211,8 +216,7 @@ func (r *reader) file(text []byte) error {
 		case key.Value == "configurations":
 			return r.configurations(value)
 		case key.Value == "metrics":
-			r.tell(key.Line, key.Value, "is known and has no effect yet")
-			return entries(value, key.Value, func(_, _ *yaml.Node) error { return nil })
+			return r.metrics(key, value)
 		default:
 			r.tell(key.Line, brief(key.Value), "is no key of a scheduler file; known are actions, tiers, configurations and metrics")
 		}
@@ -227,10 +231,13 @@ func (r *reader) file(text []byte) error {
 	if err := r.actions(actions); err != nil {
 		return err
 	}
-	if tiers == nil {
-		return nil
+	if tiers != nil {
+		if err := r.tiers(tiers); err != nil {
+			return err
+		}
 	}
-	return r.tiers(tiers)
+	r.measured()
+	return nil
 }
 
 // plain refuses aliases, which could make a short file long, and what is nested beyond any use.
@@ -607,6 +614,9 @@ func (r *reader) use(name string, line int, field string, args policy.Arguments,
 
 // idleArguments tells of arguments that are known and change nothing.
 func (r *reader) idleArguments(name, field string, args policy.Arguments, at map[string]int) {
+	if name == usage.Name {
+		r.idleUsage(field, args, at)
+	}
 	if name != predicates.Name {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -257,13 +258,13 @@ metrics: {type: prometheus}
 	for i, want := range []string{
 		"line 2: colour is no key of a scheduler file",
 		"line 19: configurations[0].arguments.predicateErrorCacheEnable has no effect yet",
-		"line 20: metrics is known and has no effect yet",
+		"line 20: metrics has no effect without type and address",
 		`line 5: tiers[0].plugins[0].name is "overcomit", which is no plugin, and is left out; the nearest that is one is overcommit`,
 		"line 8: tiers[0].plugins[1].enableTheCat is no key of a plugin",
 		"line 9: tiers[0].plugins[1].arguments.whim is no argument of plugin proportion",
 		"line 15: tiers[0].plugins[4].arguments.strategies[0].name=offlineOnly is nothing that plugin rescheduling knows, and has no effect",
 		"line 16: tiers[0].comment is no key of a tier",
-		"line 12: tiers name plugins that have no part of their own yet: usage",
+		"line 12: tiers name plugin usage, which has no opinion without metrics of type prometheus and with an address",
 	} {
 		if i >= len(told) || !strings.Contains(told[i], want) {
 			t.Errorf("%d: want %s, told:\n%s", i, want, strings.Join(told, "\n"))
@@ -275,6 +276,55 @@ metrics: {type: prometheus}
 	uses := file.Face.Tiers[0]
 	if len(uses) != 4 || !slices.Equal(uses[0].Off, []policy.Point{"admission-vote"}) || uses[1].Off != nil || len(file.Face.Actions) != 2 {
 		t.Errorf("%+v", file.Face)
+	}
+}
+
+// TestMetrics: of a Prometheus server address and interval are read where a plugin looks at it; what of it has no effect is told, and what is no URL or no duration is refused without
+// being repeated.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	plugins := "actions: allocate\ntiers: [{plugins: [{name: usage}]}]\nmetrics: "
+	for text, want := range map[string]struct {
+		metrics *Metrics
+		told    string
+		err     string
+	}{
+		plugins + "{type: prometheus, address: 'https://u:secret@p:9090/x'}":                          {metrics: &Metrics{"https://u:secret@p:9090/x", 30 * time.Second}},
+		plugins + "{type: prometheus, address: 'http://p', interval: 1m}":                             {metrics: &Metrics{"http://p", time.Minute}},
+		plugins + "{type: prometheus, address: 'http://p', interval: 1s}":                             {&Metrics{"http://p", 5 * time.Second}, "line 3: metrics.interval is 1s; the source is asked every 5s", ""},
+		plugins + "{type: prometheus, address: 'http://p', interval: 6m}":                             {&Metrics{"http://p", 6 * time.Minute}, "plugin usage has no opinion", ""},
+		plugins + "{type: prometheus, address: 'http://p', tls: {insecureSkipVerify: true}}":          {&Metrics{"http://p", 30 * time.Second}, "metrics.tls has no effect: the certificate", ""},
+		plugins + "{type: prometheus, address: 'http://p', colour: red}":                              {&Metrics{"http://p", 30 * time.Second}, "metrics.colour is no key of metrics", ""},
+		plugins + "{type: elasticsearch, address: 'http://p', elasticsearch: {index: x}}":             {nil, "metrics.type is elasticsearch and has no effect", ""},
+		plugins + "{type: prometheus_adaptor}":                                                        {nil, "metrics.type is prometheus_adaptor and has no effect", ""},
+		plugins + "{type: oracle, address: 'http://p'}":                                               {nil, `metrics.type is "oracle", which is no source`, ""},
+		plugins + "{type: prometheus}":                                                                {nil, "metrics has no effect without type and address", ""},
+		"actions: allocate\ntiers: [{plugins: [{name: usage}]}]\n":                                    {nil, "line 2: tiers name plugin usage, which has no opinion", ""},
+		"actions: allocate\nmetrics: {type: prometheus, address: 'http://p'}\n":                       {nil, "line 2: metrics has no effect: of the plugins only usage", ""},
+		plugins + "{type: prometheus, address: 'u:secret@p'}":                                         {err: "line 3: metrics.address must be a URL"},
+		plugins + "{type: prometheus, address: 'ftp://secret'}":                                       {err: "line 3: metrics.address must be a URL"},
+		plugins + "{type: prometheus, address: 'http://p', interval: often}":                          {err: `line 3: metrics.interval is "often"; it must be a duration`},
+		plugins + "{type: prometheus, address: [1]}":                                                  {err: "line 3: metrics.address must be one value"},
+		"actions: allocate\ntiers: [{plugins: [{name: usage, arguments: {thresholds: {cpu: 101}}}]}]": {err: `tiers[0].plugins[0].arguments cannot be: argument "thresholds": cpu is "101"; it must be a number from 0 to 100`},
+		"actions: allocate\ntiers: [{plugins: [{name: usage, arguments: {estimator: {burst_ratio: 0.5}}}]}]\nmetrics: {type: prometheus, address: 'http://p'}": {
+			&Metrics{"http://p", 30 * time.Second}, "estimator.burst_ratio has no effect", "",
+		},
+	} { // order: each on its own
+		file, err := Parse([]byte(text), builtin.Registry())
+		if (err != nil) != (want.err != "") || err != nil && (!strings.Contains(err.Error(), want.err) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if d := cmp.Diff(want.metrics, file.Metrics); d != "" {
+			t.Errorf("%s: %s", text, d)
+		}
+		told := ""
+		for _, f := range file.Told {
+			told += f.Error() + "\n"
+		}
+		if want.told == "" && told != "" || !strings.Contains(told, want.told) || strings.Contains(told, "secret") {
+			t.Errorf("%s: told %s", text, told)
+		}
 	}
 }
 
