@@ -62,7 +62,7 @@ func (i *instance) nodes() *measured {
 	i.found = m
 	for _, id := range snap.NodeOrder {
 		n := snap.Node(id)
-		was := fresh(snap, n)
+		was := counting(snap, n)
 		if was == nil {
 			continue
 		}
@@ -82,8 +82,8 @@ func (i *instance) nodes() *measured {
 	return m
 }
 
-// fresh is what was measured of a node and counts; nil for nothing.
-func fresh(snap *cluster.Snapshot, n *cluster.Node) *cluster.NodeUse {
+// counting is what was measured of a node and counts; nil for nothing.
+func counting(snap *cluster.Snapshot, n *cluster.Node) *cluster.NodeUse {
 	was, told := snap.Object(cluster.NodeUses, n.Name).(*cluster.NodeUse)
 	if !told || was.At.After(snap.Now.Add(Fresh)) || !was.At.Add(Fresh).After(snap.Now) {
 		return nil
@@ -219,7 +219,7 @@ func (i *instance) counted(op ledger.Op, by int64) {
 func (i *instance) NextChange() cluster.Instant {
 	next, snap := cluster.Forever, i.view.Snapshot()
 	for _, id := range snap.NodeOrder {
-		if was := fresh(snap, snap.Node(id)); was != nil {
+		if was := counting(snap, snap.Node(id)); was != nil {
 			next = cluster.Earliest(next, was.At.Add(Fresh))
 		}
 	}
