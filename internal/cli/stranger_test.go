@@ -92,7 +92,8 @@ func TestPodWithoutItsPodGroup(t *testing.T) {
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "PodGroupDoesNotExist: PodGroup away of scheduling.volcano.sh",
 		}}}}, cluster.Key{}, "pod team/p waits: PodGroup away of scheduling.volcano.sh"},
 		"of Volcano's, by its owner": {
-			&v1.Pod{Spec: v1.PodSpec{SchedulerName: "volcano"}}, cluster.Key{Face: "volcano", Namespace: "team", Name: "podgroup-u"},
+			&v1.Pod{Spec: v1.PodSpec{SchedulerName: "volcano"}},
+			cluster.Key{Face: "volcano", Namespace: "team", Name: "podgroup-u"},
 			"pod team/p has no gang yet: it has no annotation scheduling.k8s.io/group-name, and PodGroup podgroup-u, which would be its owner's, does not exist",
 		},
 		"of Kubernetes'": {

@@ -35,8 +35,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/tasktopology"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/tdm"
-	"github.com/muster-scheduler/muster/internal/engine/plugins/usage"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/usage"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/votes"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )

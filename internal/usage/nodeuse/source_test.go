@@ -36,8 +36,17 @@ func series(value float64, labels ...string) *model.Sample {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	labels := [][]string{
-		{"instance", "10.0.0.1:9100", "node", "n1"}, {"instance", "10.0.0.2:9100"}, {"instance", "n3:9100"}, {"instance", "n4"}, {"instance", "x:1", "node", "twice"}, {"instance", "x:2", "node", "twice"},
-		{"instance", "no-cpu"}, {"instance", "no-time"}, {"instance", "not-a-number"}, {"instance", "equal:1", "node", "equal"}, {"instance", "equal:2", "node", "equal"},
+		{"instance", "10.0.0.1:9100", "node", "n1"},
+		{"instance", "10.0.0.2:9100"},
+		{"instance", "n3:9100"},
+		{"instance", "n4"},
+		{"instance", "x:1", "node", "twice"},
+		{"instance", "x:2", "node", "twice"},
+		{"instance", "no-cpu"},
+		{"instance", "no-time"},
+		{"instance", "not-a-number"},
+		{"instance", "equal:1", "node", "equal"},
+		{"instance", "equal:2", "node", "equal"},
 	}
 	all := func(values ...float64) (out model.Vector) {
 		for i, v := range values {
