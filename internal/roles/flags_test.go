@@ -425,7 +425,7 @@ func TestSettingsAreRead(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	for _, file := range []string{"options.go", "run.go", "table.go", "volcano.go", "volcanoshards.go", "kubebatch.go", "cycles.go", "ui.go"} {
+	for _, file := range []string{"options.go", "run.go", "scheduler.go", "ports.go", "table.go", "volcano.go", "volcanoshards.go", "kubebatch.go", "cycles.go", "ui.go"} {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

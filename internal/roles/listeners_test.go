@@ -26,8 +26,8 @@ var (
 	listeners = map[string]string{
 		"internal/app/server.go: net.Listen":                       "Listen: health and metrics",
 		"internal/app/local.go: net.Listen":                        "ListenLocal: the loopback",
-		"internal/roles/run.go: app.Listen":                        "health and metrics",
-		"internal/roles/run.go: app.ListenLocal":                   "the profiler, and what the scheduler remembers",
+		"internal/roles/ports.go: app.Listen":                        "health and metrics",
+		"internal/roles/ports.go: app.ListenLocal":                   "the profiler, and what the scheduler remembers",
 		"internal/roles/cycles.go: app.Listen":                     "the scheduler's cycles, by TLS, for who has a token and the right to get /cycle; off by default",
 		"internal/roles/ui.go: app.Listen":                         "why work waits, by TLS, for who has a token, within what he may read; a role of its own, off by default",
 		"internal/cli/ui.go: app.ListenLocal":                      "muster ui: the loopback of a person's own machine, for who knows a secret; ui.TestLocal",
@@ -57,7 +57,7 @@ var (
 		"internal/sim/serve.go: /simulate", // of muster-lab sim fairshare --listen; it knows nothing but the question
 	}
 	// local are the files whose other patterns are served on the loopback only, which TestLocalOnly tries.
-	local = []string{"internal/app/server.go", "internal/roles/run.go"}
+	local = []string{"internal/app/server.go", "internal/roles/ports.go"}
 	// sockets are the files whose patterns are served at a unix socket of this process's user alone, which tests of theirs see.
 	sockets = []string{"internal/vm/diag/serve.go"}
 )
