@@ -26,8 +26,8 @@ var (
 	listeners = map[string]string{
 		"internal/app/server.go: net.Listen":                       "Listen: health and metrics",
 		"internal/app/local.go: net.Listen":                        "ListenLocal: the loopback",
-		"internal/roles/ports.go: app.Listen":                        "health and metrics",
-		"internal/roles/ports.go: app.ListenLocal":                   "the profiler, and what the scheduler remembers",
+		"internal/roles/ports.go: app.Listen":                      "health and metrics",
+		"internal/roles/ports.go: app.ListenLocal":                 "the profiler, and what the scheduler remembers",
 		"internal/roles/cycles.go: app.Listen":                     "the scheduler's cycles, by TLS, for who has a token and the right to get /cycle; off by default",
 		"internal/roles/ui.go: app.Listen":                         "why work waits, by TLS, for who has a token, within what he may read; a role of its own, off by default",
 		"internal/cli/ui.go: app.ListenLocal":                      "muster ui: the loopback of a person's own machine, for who knows a secret; ui.TestLocal",
