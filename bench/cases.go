@@ -55,6 +55,8 @@ type benchCase struct {
 	Reach  map[string]reach `json:"reach"`
 	// Installed: by turns as the chart installs Muster, and in one process on the same lab. Reach has a ratio of the two.
 	Installed bool `json:"installed,omitempty"`
+	// Seen: Muster's side has the role ui beside; the side "muster alone" has not.
+	Seen bool `json:"seen,omitempty"`
 }
 
 // reach is what a figure's median, its ratio to kube-scheduler's, or how much more it is, should be at most or at least. One of them is set; a maximum may be 0.
@@ -110,7 +112,7 @@ func readCases(text []byte) ([]benchCase, error) {
 			}
 		}
 		for _, s := range c.Sides {
-			if s != sideMuster && s != sideKube {
+			if s != sideMuster && s != sideKube && (s != sideAlone || !c.Seen) {
 				wrong = fmt.Sprintf("sides: %s is neither %s nor %s", s, sideMuster, sideKube)
 			}
 		}
@@ -152,6 +154,14 @@ func (c benchCase) scaled(by float64) benchCase {
 // volcano says whether Volcano's face has to be on.
 func (c *benchCase) volcano() bool { return c.API != "" || c.Load == "vcjobs" }
 
+// reference is the side that Muster's is compared with.
+func (c *benchCase) reference() string {
+	if c.Seen {
+		return sideAlone
+	}
+	return sideKube
+}
+
 // pods is how many are measured.
 func (c *benchCase) pods() int {
 	fit := c.Nodes * gpusPerNode / max(1, c.GPUs)
@@ -177,7 +187,7 @@ func (c *benchCase) driverArgs(side string) []string {
 	if c.API != "" {
 		args = append(args, "-api", c.API, "-scheduler", vckeys.SchedulerName)
 	}
-	if side != sideMuster {
+	if !isMuster(side) {
 		args = append(args, "-api", "kube", "-scheduler", schedulerName(side))
 	}
 	return args

@@ -58,7 +58,7 @@ func (t *trial) spec(gpus int) corev1.PodSpec {
 }
 
 func schedulerName(side string) string {
-	if side == sideMuster {
+	if isMuster(side) {
 		return keys.SchedulerName
 	}
 	return corev1.DefaultSchedulerName
@@ -125,7 +125,7 @@ func (t *trial) queues(ctx context.Context) error {
 
 // ready starts the scheduler, and returns when it has bound a pod that is not counted.
 func (t *trial) ready(ctx context.Context) error {
-	if err := errors.Join(t.queues(ctx), t.start()); err != nil {
+	if err := errors.Join(t.queues(ctx), t.start(ctx)); err != nil {
 		return err
 	}
 	if err := t.pod(ctx, others, "probe", "probe", 0, ""); err != nil {
@@ -212,7 +212,7 @@ func (t *trial) large(ctx context.Context) (map[string]float64, error) {
 	t.sched = nil
 	at = time.Now()
 	killed.signal(syscall.SIGKILL)
-	if err := errors.Join(t.start(), t.pod(ctx, space, "after", "after", 0, "")); err != nil {
+	if err := errors.Join(t.start(ctx), t.pod(ctx, space, "after", "after", 0, "")); err != nil {
 		return nil, err
 	}
 	if err := t.o.wait(ctx, "the scheduler that started again binds a pod", patience, t.sched, func(n counts) bool { return n.bound > all+c.Gang }); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -198,19 +197,7 @@ func (t *trial) getters(ctx context.Context) map[string]func(string) ([]byte, er
 	}}
 	if t.port > 0 {
 		out[sideMuster] = func(path string) ([]byte, error) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", t.port, path), nil)
-			if err != nil {
-				return nil, err
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return nil, err
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				return nil, fmt.Errorf("%s answers %s", path, resp.Status)
-			}
-			return io.ReadAll(resp.Body)
+			return get(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", t.port, path))
 		}
 	}
 	return out

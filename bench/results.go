@@ -49,7 +49,7 @@ func (r *result) verdict(c *benchCase, f figure) string {
 		return ""
 	}
 	mine, have := r.Sides[sideMuster][f.key]
-	ratio, both := r.ratio(f)
+	ratio, both := r.ratio(c, f)
 	var reached bool
 	switch {
 	case want.Max != nil || want.Min != 0:
@@ -60,7 +60,7 @@ func (r *result) verdict(c *benchCase, f figure) string {
 	case !both:
 		return ""
 	case want.MaxMore != 0:
-		reached = mine.Median <= r.Sides[sideKube][f.key].Median+want.MaxMore
+		reached = mine.Median <= r.Sides[c.reference()][f.key].Median+want.MaxMore
 	default:
 		reached = want.MaxRatio != 0 && ratio <= want.MaxRatio || want.MinRatio != 0 && ratio >= want.MinRatio
 	}
@@ -70,10 +70,10 @@ func (r *result) verdict(c *benchCase, f figure) string {
 	return "**not reached**"
 }
 
-// ratio is Muster's median divided by kube-scheduler's, where both are there and the latter is no less than a hundredth, below which clocks and rounding decide.
-func (r *result) ratio(f figure) (float64, bool) {
+// ratio is Muster's median divided by that of what it is compared with, where both are there and the latter is no less than a hundredth, below which clocks and rounding decide.
+func (r *result) ratio(c *benchCase, f figure) (float64, bool) {
 	mine, have := r.Sides[sideMuster][f.key]
-	theirs, both := r.Sides[sideKube][f.key]
+	theirs, both := r.Sides[c.reference()][f.key]
 	if !have || !both || theirs.Median < 0.01 {
 		return 0, false
 	}
@@ -98,11 +98,15 @@ func (w reach) words() string {
 // table is the case's, in Markdown.
 func (r *result) table(c *benchCase) string {
 	var b strings.Builder
-	b.WriteString("| figure | Muster | kube-scheduler | ratio | reach | |\n|---|---|---|---|---|---|\n")
+	mine := "Muster"
+	if c.Seen {
+		mine += ", the role ui beside"
+	}
+	fmt.Fprintf(&b, "| figure | %s | %s | ratio | reach | |\n|---|---|---|---|---|---|\n", mine, strings.Replace(c.reference(), "muster", "Muster", 1))
 	for _, f := range figureRows {
 		cells := []string{f.name}
 		some := false
-		for _, side := range []string{sideMuster, sideKube} {
+		for _, side := range []string{sideMuster, c.reference()} {
 			s, ok := r.Sides[side][f.key]
 			if !ok {
 				cells = append(cells, "")
@@ -115,7 +119,7 @@ func (r *result) table(c *benchCase) string {
 			continue
 		}
 		ratio, want := "", ""
-		if v, ok := r.ratio(f); ok {
+		if v, ok := r.ratio(c, f); ok {
 			ratio = fmt.Sprintf("%.2f", v)
 		}
 		if w, ok := c.Reach[f.key]; ok {

@@ -54,7 +54,7 @@ func TestCases(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := map[string]int{
-		"fill": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "topology": 512, "churn": 4000, "large": 39936, "racks": 5000, "installed": 4000,
+		"fill": 4000, "seen": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "topology": 512, "churn": 4000, "large": 39936, "racks": 5000, "installed": 4000,
 		"groups-small": 3000, "groups-big": 3000, "groups-basic": 3000, "groups-racks": 3000, "groups-preempt": 100, "groups-preempt-ten": 100,
 		"volcano-fill": 4000, "volcano-gang": 500, "vcjobs-10x100": 1000, "vcjobs-20x100": 2000, "vcjobs-500x4": 2000, "vcjobs-made": 8000,
 	}
@@ -81,6 +81,7 @@ func TestCases(t *testing.T) {
 		"{name: a, nodes: 1, scenario: fill, reach: {speed: {max: 1}}}":                 "speed is no figure",
 		"{name: a, nodes: 1, scenario: fill, reach: {all_bound_s: {max: 1, min: 1}}}":   "does not say one",
 		"{name: a, nodes: 1, scenario: fill, sides: [muster, another]}":                 "another is neither",
+		"{name: a, nodes: 1, scenario: fill, sides: [muster, muster alone]}":            "muster alone is neither",
 		"{name: a, nodes: 1, scenario: fill, reach: {all_bound_s: {atMost: 1}}, run: 1": "cases.yaml",
 	} {
 		if _, err := readCases([]byte("cases:\n- " + text)); err == nil || !strings.Contains(err.Error(), want) {

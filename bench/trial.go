@@ -25,6 +25,8 @@ import (
 const (
 	sideMuster = "muster"
 	sideKube   = "kube-scheduler"
+	// sideAlone is Muster without the role ui, in a case that has it beside.
+	sideAlone = "muster alone"
 )
 
 const (
@@ -35,6 +37,9 @@ const (
 	restEvery    = 3 * time.Second
 	restPatience = 3 * time.Minute
 )
+
+// isMuster says whether a side is of Muster's.
+func isMuster(side string) bool { return side == sideMuster || side == sideAlone }
 
 // mark is what was at a moment.
 type mark struct {
@@ -56,9 +61,12 @@ type trial struct {
 	sched *child
 	// controllers are Volcano's, beside the scheduler; nil where its face is off.
 	controllers *child
-	stop        context.CancelCauseFunc // of the trial, when the scheduler ends by itself
-	port        int                     // of its profiles; 0: none
-	rss         float64                 // the most that a scheduler which has ended had
+	// beside is the role ui, runs the scheduler's; nil but in a case that has the role beside.
+	beside *child
+	runs   *runSampler
+	stop   context.CancelCauseFunc // of the trial, when the scheduler ends by itself
+	port   int                     // of its profiles; 0: none
+	rss    float64                 // the most that a scheduler which has ended had
 
 	begin    mark
 	profiled sync.WaitGroup
@@ -121,7 +129,7 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 	}
 	defer t.o.stop()
 	defer func() {
-		for _, c := range []*child{t.sched, t.controllers} {
+		for _, c := range []*child{t.beside, t.sched, t.controllers} {
 			if c != nil {
 				c.end()
 			}
@@ -156,19 +164,22 @@ func (t *trial) prepare(ctx context.Context) error {
 }
 
 // start starts the scheduler.
-func (t *trial) start() (err error) {
-	if t.side == sideMuster {
+func (t *trial) start(ctx context.Context) (err error) {
+	if isMuster(t.side) {
 		if t.b.profile != "" {
 			if t.port, err = freePort(); err != nil {
 				return err
 			}
 		}
-		if t.c.volcano() {
+		switch {
+		case t.c.Seen:
+			err = t.startSeen(ctx)
+		case t.c.volcano():
 			if t.controllers, err = t.b.muster(t.lab, volcanoControllers, 0); err != nil {
 				return err
 			}
 			t.sched, err = t.b.muster(t.lab, "all", t.port, "--volcano-scheduler-name", vckeys.SchedulerName)
-		} else {
+		default:
 			t.sched, err = t.b.muster(t.lab, "all", t.port)
 		}
 	} else {
@@ -198,7 +209,7 @@ func (t *trial) startMarked(ctx context.Context) error {
 		return err
 	}
 	at := time.Now()
-	if err := t.start(); err != nil {
+	if err := t.start(ctx); err != nil {
 		return err
 	}
 	t.mark(at, before)
@@ -273,6 +284,16 @@ func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
 	out["lab_cpu_s"] = cpuOf(t.lab.State().PID) - t.begin.labCPU
 	out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
 	out["rss_mib"] = max(t.rss, memoryOf(t.sched.pid(), "VmHWM"))
+	if t.runs != nil {
+		mean, p99 := t.runs.end()
+		out["run_mean_ms"], out["run_p99_ms"] = 1000*mean, 1000*p99
+	}
+	if t.beside != nil {
+		if err := t.beside.ended(); err != nil {
+			return nil, err
+		}
+		out["beside_cpu_s"] = cpuOf(t.beside.pid())
+	}
 	if t.controllers != nil {
 		out["cpu_s"] += cpuOf(t.controllers.pid()) - t.begin.controllers
 		out["rss_mib"] += memoryOf(t.controllers.pid(), "VmHWM")
@@ -383,13 +404,13 @@ func (t *trial) drive(ctx context.Context) (map[string]float64, error) {
 	}()
 	switch {
 	case !c.Prepared:
-		if err := t.start(); err != nil {
+		if err := t.start(ctx); err != nil {
 			return nil, err
 		}
 	default:
 		resume := filepath.Join(t.lab.Dir(), "resume")
 		args = append(args, "-resume", resume)
-		if c.Layout == nil && t.side == sideMuster {
+		if c.Layout == nil && isMuster(t.side) {
 			var err error
 			if helper, err = t.b.muster(t.lab, "podgrouper", 0); err != nil {
 				return nil, err
