@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -67,7 +68,7 @@ func (t *trial) role(ctx context.Context) (*child, error) {
 		return nil, err
 	}
 	return startChild("muster run "+install.UI, filepath.Join(t.lab.Dir(), "role.log"), filepath.Join(t.b.bin, "muster"), "run", install.UI, "--kubeconfig", path,
-		"--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--ui-listen-address", fmt.Sprintf("127.0.0.1:%d", port), "--journal-folder", filepath.Join(t.lab.Dir(), "journal"))
+		"--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--ui-listen-address", fmt.Sprintf("127.0.0.1:%d", port), "--journal-folder", t.journal())
 }
 
 // startSeen starts the scheduler of a case that has the role ui beside it on one side, and measures its runs on both.
@@ -101,6 +102,27 @@ func (t *trial) startSeen(ctx context.Context) error {
 	})
 	return nil
 }
+
+// followed is an error if the role's journal has nothing of note: it would have cost nothing because it followed nobody.
+func (t *trial) followed() error {
+	const least = 10 << 10
+	files, err := os.ReadDir(t.journal())
+	if err != nil {
+		return fmt.Errorf("the role's journal: %w", err)
+	}
+	bytes := int64(0)
+	for _, f := range files {
+		if info, err := f.Info(); err == nil {
+			bytes += info.Size()
+		}
+	}
+	if bytes < least {
+		return fmt.Errorf("the role followed nobody: its journal has %d bytes, want %d", bytes, least)
+	}
+	return nil
+}
+
+func (t *trial) journal() string { return filepath.Join(t.lab.Dir(), "journal") }
 
 // runSampler reads how many runs there were, and how long they took together, again and again.
 type runSampler struct {
