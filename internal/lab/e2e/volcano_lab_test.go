@@ -263,6 +263,17 @@ func TestVolcanoControllers(t *testing.T) {
 
 	b.command(t, ns, vcbatch.GroupVersion.String(), "Job", b.job(ns, "test-job"), vcbus.AbortJobAction)
 	b.leaves(t, ns, "test-job", vcbatch.Running)
+	// An event that its process did not get to write before it was killed is gone, so it is waited for here, and not after the Command below.
+	b.must(t, 3*time.Minute, func() string {
+		told := map[string]bool{}
+		for _, e := range list(b.fixture, &corev1.EventList{}, client.InNamespace(ns)).Items {
+			told[e.Source.Component+" "+e.Reason] = true
+		}
+		if !told["vc-controller-manager CommandIssued"] {
+			return fmt.Sprintf("no event tells of Commands: %v", told)
+		}
+		return ""
+	})
 	b.again(t)
 	b.must(t, 30*time.Second, b.phase(ns, "test-job", vcbatch.Aborted, 0, 0))
 	b.must(t, 20*time.Second, func() string {
@@ -308,16 +319,6 @@ func TestVolcanoControllers(t *testing.T) {
 	b.must(t, 30*time.Second, func() string {
 		if n := len(b.pods(ns)); n > 0 || b.job(ns, "test-job") != nil {
 			return fmt.Sprintf("%d pods are left of the Job whose time is up, or it itself", n)
-		}
-		return ""
-	})
-	b.must(t, 20*time.Second, func() string {
-		told := map[string]bool{}
-		for _, e := range list(b.fixture, &corev1.EventList{}, client.InNamespace(ns)).Items {
-			told[e.Source.Component+" "+e.Reason] = true
-		}
-		if !told["vc-controller-manager CommandIssued"] {
-			return fmt.Sprintf("no event tells of Commands: %v", told)
 		}
 		return ""
 	})
