@@ -155,8 +155,8 @@ func Run(ctx context.Context, names []string, s *Settings, version string) error
 // a forecast is made (BenchmarkRole, BenchmarkRoleForecasts). GOGC overrules it.
 const uiGCPercent = 30
 
-// allGCPercent is for a process with all roles. After 4,000 one-GPU Jobs on 500 nodes some 50 MiB are in use; the process had 159 MiB at most in place of the 168
-// of Go's 100 %, and collected 98 times in place of 78, of some 30 ms of processor time each (a busy machine, with the profiler on). GOGC overrules it.
+// allGCPercent is for a process with all roles. After 4,000 one-GPU Jobs on 500 nodes some 50 MiB are in use; the process had 168 MiB at most in place of the 175 of Go's 100 % (one fill
+// each, nothing else running), and in another pair collected 98 times in place of 78. GOGC overrules it.
 const allGCPercent = 80
 
 // gcPercent is at how much growth a process with these roles, and no others, collects its garbage; 0 for what Go has.
