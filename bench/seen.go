@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -172,15 +173,7 @@ func spreadOfRuns(runs []runSample) (mean, p99 float64) {
 	if all == 0 {
 		return 0, 0
 	}
-	sorted := slices.SortedFunc(slices.Values(runs), func(a, b runSample) int {
-		switch {
-		case a.each < b.each:
-			return -1
-		case a.each > b.each:
-			return 1
-		}
-		return 0
-	})
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b runSample) int { return cmp.Compare(a.each, b.each) })
 	seen := 0.0
 	for _, r := range sorted {
 		if seen += r.count; seen >= 0.99*all {
