@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"bytes"
 	"os"
 	"path/filepath"
@@ -95,7 +96,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestCgroups: file servers go to their machine's group, and the machine's process after them.
+// TestCgroups: file servers go to their machine's group, with what each of their threads has started and what that has, and the machine's process after them.
 func TestCgroups(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir() // as a hierarchy of version 2, with files that only remember
@@ -114,12 +115,18 @@ func TestCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer moved.Close()
-	c := Cgroups{runtime.KernelCgroups{Root: root}, func(id string) ([]int, error) { return []int{11, 12}, nil }}
+	proc := t.TempDir()
+	for thread, children := range map[string]string{"12/task/12": "14 15 ", "12/task/16": "17 ", "15/task/15": "18 ", "11/task/11": ""} { // order: files
+		if err := errors.Join(os.MkdirAll(filepath.Join(proc, thread), 0o700), os.WriteFile(filepath.Join(proc, thread, "children"), []byte(children), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := Cgroups{runtime.KernelCgroups{Root: root, Proc: proc}, func(id string) ([]int, error) { return []int{11, 12}, nil }}
 	if err := c.Enter(t.Context(), "/kubepods", "c1", 13); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 64)
-	if n, err := moved.Read(b); err != nil || string(b[:n]) != "111213" {
+	if n, err := moved.Read(b); err != nil || string(b[:n]) != "11121415181713" {
 		t.Errorf("%q, %v", b[:n], err)
 	}
 }

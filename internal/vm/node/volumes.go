@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/muster-scheduler/muster/internal/vm/image"
@@ -77,16 +80,48 @@ type Cgroups struct {
 
 var _ runtime.Cgroups = Cgroups{}
 
-// Enter moves them all.
+// Enter moves them all, and what they started before they were moved: a file server begins the process that serves in a sandbox when the machine connects, which is about now.
+// What a process starts after it was moved is born in its group, so whoever is asked for its children after its own move has told of all.
 func (c Cgroups) Enter(ctx context.Context, parent, id string, pid int) error {
 	servers, err := c.Servers(id)
 	if err != nil {
 		return err
 	}
-	for _, p := range append(servers, pid) {
-		if err := c.KernelCgroups.Enter(ctx, parent, id, p); err != nil {
+	for _, p := range servers {
+		if err := c.enter(ctx, parent, id, p); err != nil {
+			return err
+		}
+	}
+	return c.KernelCgroups.Enter(ctx, parent, id, pid)
+}
+
+// enter moves a process and what descends from it. A descendant that ends meanwhile needs no group.
+func (c Cgroups) enter(ctx context.Context, parent, id string, pid int) error {
+	if err := c.KernelCgroups.Enter(ctx, parent, id, pid); err != nil {
+		return err
+	}
+	for _, child := range c.children(pid) {
+		if err := c.enter(ctx, parent, id, child); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}
 	return nil
+}
+
+// children are what a process's threads started (proc(5)); none where it has ended.
+func (c Cgroups) children(pid int) (out []int) {
+	proc := c.Proc
+	if proc == "" {
+		proc = "/proc"
+	}
+	threads, _ := filepath.Glob(filepath.Join(proc, strconv.Itoa(pid), "task", "*", "children"))
+	for _, t := range threads {
+		text, _ := os.ReadFile(t)
+		for f := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(f); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
 }
