@@ -217,8 +217,11 @@ func (r RememberedAnswer) Again(generation uint64) Instant {
 // the answer then asks to be woken, see [RememberedAnswer.Again].
 func (s *Store) RememberAnswer(question string, r RememberedAnswer) { s.answers[question] = r }
 
-// ForgetAnswers forgets all answers: whoever gave them is asked no more.
-func (s *Store) ForgetAnswers() { clear(s.answers) }
+// ForgetAnswers forgets all answers: whoever gave them is asked no more. It is a change: what another one answers in its place is no answer of the same generation.
+func (s *Store) ForgetAnswers() {
+	clear(s.answers)
+	s.gen++
+}
 
 // lost notes that a gang lost room by something that was not our doing. p may be detached.
 func (s *Store) lost(p *Pod) {

@@ -66,52 +66,76 @@ func (m *Memory) Gang(k Key) GangMemory {
 
 // Memory returns what this snapshot remembers: O(pods).
 func (s *Snapshot) Memory() Memory {
+	m := s.recall()
+	for i := range s.Holds {
+		m.hold(s, &s.Holds[i])
+	}
+	s.EachGang(m.gang)
+	s.EachPod(func(p *Pod) { m.pod(s, p) })
+	for _, id := range s.QueueOrder {
+		m.queue(s.Queue(id))
+	}
+	m.Answers = s.answers
+	m.sort()
+	return m
+}
+
+// recall is the part of Memory that is of no object, hold or question.
+func (s *Snapshot) recall() Memory {
 	m := Memory{
-		Generation: s.Generation, Held: map[string]Instant{}, Moved: map[string]Instant{}, Answers: s.answers, Charged: map[string]Charged{},
+		Generation: s.Generation, Held: map[string]Instant{}, Moved: map[string]Instant{}, Answers: map[string]RememberedAnswer{}, Charged: map[string]Charged{},
 		Gone: map[string]Gone{}, News: s.News, Served: map[string]Instant{}, Postponed: map[string]Instant{},
 	}
-	for _, h := range s.Holds {
-		h.HoldState.Requests, h.HoldState.Charge = s.Dims.some(h.Requests), s.Dims.some(h.Charge)
-		m.Holds = append(m.Holds, h.HoldState)
-	}
-	s.EachGang(func(g *Gang) {
-		if !g.empty() || g.formed {
-			m.Gangs = append(m.Gangs, GangMemory{Gang: g.Key, GangHistory: g.GangHistory, LastStart: g.LastStart, LastEviction: g.LastEviction})
-		}
-	})
-	slices.SortFunc(m.Gangs, func(a, b GangMemory) int { return a.Gang.compare(b.Gang) })
-	s.EachPod(func(p *Pod) {
-		if !p.Held.IsZero() {
-			m.Held[p.UID] = p.Held
-		}
-		if c := p.unsaid(s.Gang(p.Gang)); c != (Charged{}) {
-			m.Charged[p.UID] = c
-		}
-		if p.Returning {
-			m.Returning = append(m.Returning, p.UID)
-		}
-		if p.sent || p.goneBy != p.DeletedAt {
-			m.Gone[p.UID] = Gone{p.sent, p.goneBy}
-		}
-		if p.NotBefore.After(s.Now) {
-			m.Postponed[p.UID] = p.NotBefore
-		}
-	})
-	slices.Sort(m.Returning)
 	for pair, until := range s.frozen { // order: sorted below
 		m.Frozen = append(m.Frozen, Freeze{pair, until})
 	}
 	slices.SortFunc(m.Frozen, func(a, b Freeze) int { return cmp.Or(a.Taker.compare(b.Taker), a.Giver.compare(b.Giver)) })
-	for _, id := range s.QueueOrder {
-		q := s.Queue(id)
-		if !q.ShareMoved.IsZero() {
-			m.Moved[q.Name] = q.ShareMoved
-		}
-		if !q.Served.IsZero() {
-			m.Served[q.Name] = q.Served
-		}
-	}
 	return m
+}
+
+// sort sorts what objects added.
+func (m *Memory) sort() {
+	slices.SortFunc(m.Gangs, func(a, b GangMemory) int { return a.Gang.compare(b.Gang) })
+	slices.Sort(m.Returning)
+}
+
+func (m *Memory) hold(s *Snapshot, h *Hold) {
+	said := h.HoldState
+	said.Requests, said.Charge = s.Dims.some(h.Requests), s.Dims.some(h.Charge)
+	m.Holds = append(m.Holds, said)
+}
+
+func (m *Memory) gang(g *Gang) {
+	if !g.empty() || g.formed {
+		m.Gangs = append(m.Gangs, GangMemory{Gang: g.Key, GangHistory: g.GangHistory, LastStart: g.LastStart, LastEviction: g.LastEviction})
+	}
+}
+
+func (m *Memory) pod(s *Snapshot, p *Pod) {
+	if !p.Held.IsZero() {
+		m.Held[p.UID] = p.Held
+	}
+	if c := p.unsaid(s.Gang(p.Gang)); c != (Charged{}) {
+		m.Charged[p.UID] = c
+	}
+	if p.Returning {
+		m.Returning = append(m.Returning, p.UID)
+	}
+	if p.sent || p.goneBy != p.DeletedAt {
+		m.Gone[p.UID] = Gone{p.sent, p.goneBy}
+	}
+	if p.NotBefore.After(s.Now) {
+		m.Postponed[p.UID] = p.NotBefore
+	}
+}
+
+func (m *Memory) queue(q *Queue) {
+	if !q.ShareMoved.IsZero() {
+		m.Moved[q.Name] = q.ShareMoved
+	}
+	if !q.Served.IsZero() {
+		m.Served[q.Name] = q.Served
+	}
 }
 
 // Restore takes over what another Store remembered about the same objects.

@@ -1,7 +1,7 @@
 package cluster
 
 // Since returns the events that lead from an older snapshot of the same Store to this one: what came, changed or went, each as it stands now. They
-// make of the older one's Image.Events this one's; what is remembered besides (Memory) is not among them. False: the snapshots are not of one Store.
+// make of the older one's Image.Events this one's; what is remembered besides (Memory) is not among them: see MemorySince. False: the snapshots are not of one Store.
 // Cost: the pages that changed, and all that is carried for filters.
 func (s *Snapshot) Since(old *Snapshot) ([]Event, bool) {
 	if old.Origin != s.Origin {
@@ -82,6 +82,24 @@ func differ[ID any, T any](ids, olds []ID, get, was func(ID) *T, name func(*T) s
 // changed compares two states of a table, page by page. What has moved to another ID is not gone.
 func changed[T any, K comparable](now, old *table[T], key func(*T) K, is func(*T), gone func(K)) {
 	went, here := []K(nil), map[K]bool{}
+	slots(now, old, func(x, y *T) {
+		if x != nil {
+			is(x)
+			here[key(x)] = true
+		}
+		if y != nil && (x == nil || key(x) != key(y)) {
+			went = append(went, key(y))
+		}
+	})
+	for _, k := range went {
+		if !here[k] {
+			gone(k)
+		}
+	}
+}
+
+// slots calls f with what an ID stands for now and stood for before, nil for nothing, where that is not the same. Cost: the pages that changed.
+func slots[T any](now, old *table[T], f func(now, old *T)) {
 	for i := range max(len(now.pages), len(old.pages)) {
 		var a, b *page[T]
 		if i < len(now.pages) {
@@ -101,21 +119,9 @@ func changed[T any, K comparable](now, old *table[T], key func(*T) K, is func(*T
 			if b != nil {
 				y = b.entries[k]
 			}
-			if x == y {
-				continue
+			if x != y {
+				f(x, y)
 			}
-			if x != nil {
-				is(x)
-				here[key(x)] = true
-			}
-			if y != nil && (x == nil || key(x) != key(y)) {
-				went = append(went, key(y))
-			}
-		}
-	}
-	for _, k := range went {
-		if !here[k] {
-			gone(k)
 		}
 	}
 }

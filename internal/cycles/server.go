@@ -156,7 +156,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	line := http.NewResponseController(w)
-	packed := gzip.NewWriter(w)
+	packed, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // an error is of a level that there is not; what a higher one saves is less than it costs the scheduler
 	begun := false
 	err := s.stream.Follow(r.Context(), func(text []byte) error {
 		if !begun {

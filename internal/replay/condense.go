@@ -52,13 +52,15 @@ func (f *Follower) condensed(yes bool) {
 	f.gangs.condensed(yes)
 	f.pods.condensed(yes)
 	f.objects.condensed(yes)
+	f.memory.condensed(yes)
 }
 
 // part is what differs from the cycle that was condensed last.
 func (f *Follower) part(w io.Writer) error {
 	e := printed{Kind: Change, Cycle: f.cycle, After: f.since, Gone: &gone{}}
 	c := f.head
-	c.Image = cluster.Image{Now: f.now, Dims: f.dims, Memory: f.memory}
+	c.Image = cluster.Image{Now: f.now, Dims: f.dims}
+	c.Image.Memory, e.Again = f.partOfMemory()
 	im := &c.Image
 	e.Gone.Nodes = differ(im, &f.nodes, cmp.Compare[string])
 	e.Gone.Topologies = differ(im, &f.topologies, cmp.Compare[string])

@@ -37,6 +37,8 @@ type printed struct {
 	// File is the case; of a change, only what is another than before, but for the memory and what was decided.
 	File *file `json:"file,omitzero"`
 	Gone *gone `json:"gone,omitzero"`
+	// Again says that the file's memory is a part, and of what beside that which File and Gone name; see cluster.Snapshot.MemorySince. Nil: it is the whole of it.
+	Again *cluster.Again `json:"again,omitzero"`
 }
 
 // gone names what is there no more.
@@ -88,11 +90,12 @@ func wholeLine(w io.Writer, cycle uint64, id string, c *Case) error {
 	return (&printed{Kind: Keyframe, Format: StreamFormat, Cluster: id, Cycle: cycle, File: f}).print(w)
 }
 
-// partLine prints a cycle by what is another than in the one before it.
-func partLine(cycle uint64, snap *cluster.Snapshot, events []cluster.Event, c *Case) ([]byte, error) {
-	e := printed{Kind: Change, Cycle: cycle, Gone: &gone{}}
+// partLine prints a cycle by what is another than in the one before it, which is of the same Store.
+func partLine(cycle uint64, snap, before *cluster.Snapshot, events []cluster.Event, c *Case) ([]byte, error) {
+	memory, again := snap.MemorySince(before)
+	e := printed{Kind: Change, Cycle: cycle, Gone: &gone{}, Again: &again}
 	part := *c
-	part.Image = cluster.Image{Now: snap.Now, Memory: snap.Memory()}
+	part.Image = cluster.Image{Now: snap.Now, Memory: memory}
 	for i := range snap.Dims.Len() {
 		part.Image.Dims = append(part.Image.Dims, snap.Dims.Name(i))
 	}

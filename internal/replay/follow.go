@@ -21,7 +21,7 @@ type Follower struct {
 	there      bool // a keyframe has come, and no gap after it
 	now        cluster.Instant
 	dims       []string
-	memory     cluster.Memory
+	memory     remembered
 	nodes      kept[string, cluster.NodeState]
 	topologies kept[string, cluster.TopologyState]
 	queues     kept[string, cluster.QueueState]
@@ -151,7 +151,12 @@ func (f *Follower) Add(e *Entry) (EntryKind, error) {
 		f.empty()
 		f.head, f.cluster, f.there = Case{Version: c.Version, Profile: c.Profile, StorageCapacity: c.StorageCapacity}, e.Cluster, true
 	}
-	f.cycle, f.now, f.dims, f.memory = e.Cycle, c.Image.Now, c.Image.Dims, c.Image.Memory
+	f.cycle, f.now, f.dims = e.Cycle, c.Image.Now, c.Image.Dims
+	if e.Kind == Keyframe || e.Again == nil {
+		f.memory.set(&c.Image.Memory)
+	} else {
+		f.memory.add(&c.Image.Memory, c.Image.Events, e.Gone, e.Again)
+	}
 	f.head.Profile, f.head.Decided, f.head.Plans = c.Profile, c.Decided, c.Plans // each cycle says by what it was decided
 	if e.Gone != nil {
 		f.forget(e.Gone)
@@ -216,7 +221,7 @@ func (f *Follower) Case() *Case {
 	}
 	c := f.head
 	im := &c.Image
-	im.Now, im.Dims, im.Memory = f.now, f.dims, f.memory
+	im.Now, im.Dims, im.Memory = f.now, f.dims, f.memory.memory(f.now)
 	usage := 0
 	if len(f.usage) > 0 {
 		usage = 1

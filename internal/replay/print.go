@@ -94,7 +94,7 @@ func value(w io.Writer, of any) error {
 func (e *printed) print(to io.Writer) error {
 	w := bufio.NewWriterSize(to, 1<<16)
 	head := *e
-	head.File, head.Gone = nil, nil
+	head.File, head.Gone, head.Again = nil, nil, nil
 	text, err := json.Marshal(&head)
 	if err != nil {
 		return fmt.Errorf("write a cycle: %w", err)
@@ -109,6 +109,12 @@ func (e *printed) print(to io.Writer) error {
 	if e.Gone != nil {
 		_, _ = w.WriteString(`,"gone":`)
 		if err := value(w, e.Gone); err != nil {
+			return err
+		}
+	}
+	if e.Again != nil {
+		_, _ = w.WriteString(`,"again":`)
+		if err := value(w, e.Again); err != nil {
 			return err
 		}
 	}

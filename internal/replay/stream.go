@@ -47,6 +47,9 @@ type told struct {
 	moment
 	before *cluster.Snapshot // that of the cycle before; nil for the first
 
+	// told says that part is there: the snapshot is then kept only while the cycle is the latest, for keyframes. Guarded by the Stream's mu, as snap is.
+	told bool
+
 	mu   sync.Mutex
 	part []byte
 	err  error
@@ -64,7 +67,10 @@ func (s *Stream) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
 	s.cycles++
 	t := &told{moment: moment{s.cycles, snap, plans, s.profile}}
 	if n := len(s.ring); n > 0 && s.readers > 0 {
-		t.before = s.ring[n-1].snap
+		last := s.ring[n-1]
+		if t.before = last.snap; last.told {
+			last.snap = nil
+		}
 		s.ring = append(s.ring[max(0, n+1-lag):], t)
 	} else {
 		s.ring = []*told{t}
@@ -102,7 +108,7 @@ func (s *Stream) Follow(ctx context.Context, write func([]byte) error) error {
 	defer still.Stop()
 	at := uint64(0) // the last cycle that the reader has
 	for {
-		next, missed, news := s.next(at)
+		next, snap, missed, news := s.next(at)
 		if next == nil {
 			select {
 			case <-ctx.Done():
@@ -131,7 +137,7 @@ func (s *Stream) Follow(ctx context.Context, write func([]byte) error) error {
 				return err
 			}
 		}
-		text, err := s.tell(next, at == 0 || missed > 0)
+		text, err := s.tell(next, snap, at == 0 || missed > 0)
 		if err == nil {
 			err = write(text)
 		}
@@ -142,26 +148,27 @@ func (s *Stream) Follow(ctx context.Context, write func([]byte) error) error {
 	}
 }
 
-// next is the cycle after one that a reader has, or the latest one after how many that it missed; nil while there is none, and what to wait for.
-func (s *Stream) next(at uint64) (t *told, missed uint64, news <-chan struct{}) {
+// next is the cycle after one that a reader has, with its snapshot if that is still needed, or the latest one after how many that it missed; nil while there is none, and what to wait for.
+func (s *Stream) next(at uint64) (t *told, snap *cluster.Snapshot, missed uint64, news <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.ring)
 	if n == 0 || s.ring[n-1].cycle == at {
-		return nil, 0, s.news
+		return nil, nil, 0, s.news
 	}
 	latest, first := s.ring[n-1], s.ring[0].cycle
 	switch {
 	case at == 0:
-		return latest, 0, nil
+		return latest, latest.snap, 0, nil
 	case at+1 < first:
-		return latest, latest.cycle - at - 1, nil
+		return latest, latest.snap, latest.cycle - at - 1, nil
 	}
-	return s.ring[at+1-first], 0, nil
+	t = s.ring[at+1-first]
+	return t, t.snap, 0, nil
 }
 
 // tell is what is told of a cycle: the whole of it, or what differs from the one before, where it is of the same Store.
-func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
+func (s *Stream) tell(t *told, snap *cluster.Snapshot, whole bool) ([]byte, error) {
 	c := &Case{Version: s.version, Profile: t.profile, StorageCapacity: s.storage, Decided: true, Plans: t.plans}
 	if !whole {
 		t.mu.Lock()
@@ -170,9 +177,10 @@ func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
 			return t.part, t.err
 		}
 		if t.before != nil {
-			if events, ok := t.snap.Since(t.before); ok {
-				t.part, t.err = partLine(t.cycle, t.snap, events, c)
+			if events, ok := snap.Since(t.before); ok {
+				t.part, t.err = partLine(t.cycle, snap, t.before, events, c)
 				t.before = nil
+				s.done(t)
 				return t.part, t.err
 			}
 		}
@@ -182,12 +190,21 @@ func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
 	if text := s.kept(t, nil); text != nil {
 		return text, nil
 	}
-	c.Image = t.snap.Image()
+	c.Image = snap.Image()
 	var b bytes.Buffer
-	if err := wholeLine(&b, t.cycle, Cluster(t.snap), c); err != nil {
+	if err := wholeLine(&b, t.cycle, Cluster(snap), c); err != nil {
 		return nil, err
 	}
 	return s.kept(t, b.Bytes()), nil
+}
+
+// done lets go of a snapshot of which all has been told, unless it is the latest one.
+func (s *Stream) done(t *told) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.told = true; s.cycles != t.cycle {
+		t.snap = nil
+	}
 }
 
 // kept is the keyframe of a cycle: what is given, which is kept while the cycle is the latest, or else what is kept.

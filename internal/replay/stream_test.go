@@ -129,6 +129,57 @@ func TestFollowed(t *testing.T) {
 	}
 }
 
+// TestChangesAreSmall: a cycle that differs by one queue costs no more for what is remembered of a thousand pods that run; one of an older version, that says the whole memory, is read as well, and what is condensed
+// of it says the whole once.
+func TestChangesAreSmall(t *testing.T) {
+	t.Parallel()
+	store := smallCluster().Image.Store(cluster.Options{})
+	store.Snapshot(cluster.UnixNano(1))
+	for i := range 1000 {
+		key := cluster.Key{Face: "kai", Namespace: "ns", Name: fmt.Sprint("gang", i)}
+		uid := fmt.Sprint("pod", i)
+		store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: "q", Sets: cluster.FlatTree(1)}, cluster.PodState{UID: uid, Namespace: "ns", Name: uid, Ours: true, Gang: key})
+		if !store.Assume(uid, "n", nil, cluster.Forever) {
+			t.Fatal("it is not assumed")
+		}
+	}
+	s := replay.NewStream("v", profile.BuiltIn(), false)
+	decide := func(quota int64) (line []byte, f *followed) {
+		store.Apply(cluster.QueueState{Name: "q", UID: "q", Quota: []cluster.Quantity{{Name: "gpu", Value: quota}}})
+		s.Decided(store.Snapshot(cluster.UnixNano(quota)), nil)
+		f = follow(t, s)
+		_, line = f.take()
+		return line, f
+	}
+	keyframe, f := decide(2)
+	if n := len(f.Case().Image.Memory.Held); n != 1000 || len(keyframe) < 100_000 {
+		t.Fatalf("a keyframe of %d bytes; %d pods are held", len(keyframe), n)
+	}
+	whole, g := decide(3)
+	if kind, line := f.take(); kind != replay.Change || len(line) > 8000 {
+		t.Errorf("a %s of %d bytes", kind, len(line))
+	}
+	if !bytes.Equal(written(t, f.Case()), written(t, g.Case())) {
+		t.Error("it comes to another cluster than the keyframe of the same cycle")
+	}
+
+	old := replay.Follower{}
+	first := bytes.Replace(whole, []byte(`"kind":"keyframe"`), []byte(`"kind":"cycle"`), 1)
+	first = bytes.Replace(first, []byte(`"format":"muster.cycles/v1",`), nil, 1)
+	for i, line := range [][]byte{keyframe, first} {
+		if _, err := old.Take(line); err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		if isWhole, err := old.Condensed(&text, false); err != nil || isWhole != (i == 0) || i == 1 && bytes.Contains(text.Bytes(), []byte(`"again"`)) {
+			t.Errorf("condensed: whole %v, %v", isWhole, err)
+		}
+	}
+	if !bytes.Equal(written(t, f.Case()), written(t, old.Case())) {
+		t.Error("what a version without parts says comes to another cluster")
+	}
+}
+
 // cycles makes a small cluster of whose queue the quota changes from cycle to cycle.
 func cycles(s *replay.Stream) (decide func()) {
 	store, n := smallCluster().Image.Store(cluster.Options{}), int64(0)
