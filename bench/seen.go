@@ -68,8 +68,17 @@ func (t *trial) role(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startChild("muster run "+install.UI, filepath.Join(t.lab.Dir(), "role.log"), filepath.Join(t.b.bin, "muster"), "run", install.UI, "--kubeconfig", path,
-		"--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--ui-listen-address", fmt.Sprintf("127.0.0.1:%d", port), "--journal-folder", t.journal())
+	args := []string{
+		"run", install.UI, "--kubeconfig", path, "--metrics-bind-address", "0", "--health-probe-bind-address", "0",
+		"--ui-listen-address", fmt.Sprintf("127.0.0.1:%d", port), "--journal-folder", t.journal(),
+	}
+	if t.b.profile != "" {
+		if t.besidePort, err = freePort(); err != nil {
+			return nil, err
+		}
+		args = append(args, "--enable-profiler", "--profiler-port", strconv.Itoa(t.besidePort))
+	}
+	return startChild("muster run "+install.UI, filepath.Join(t.lab.Dir(), "role.log"), filepath.Join(t.b.bin, "muster"), args...)
 }
 
 // startSeen starts the scheduler of a case that has the role ui beside it on one side, and measures its runs on both.

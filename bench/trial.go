@@ -66,7 +66,9 @@ type trial struct {
 	runs   *runSampler
 	stop   context.CancelCauseFunc // of the trial, when the scheduler ends by itself
 	port   int                     // of its profiles; 0: none
-	rss    float64                 // the most that a scheduler which has ended had
+	// besidePort is likewise of the role beside it.
+	besidePort int
+	rss        float64 // the most that a scheduler which has ended had
 
 	begin    mark
 	profiled sync.WaitGroup

@@ -28,13 +28,14 @@ const (
 
 // Keeper has the journal keep those cycles of one scheduler that bind, evict, or change a reason. Make one with its first fields set.
 //
-// To know reasons it decides on cycles again, in a tenth of the time; in between, cycles that bind or evict are kept as they come.
+// To know reasons it decides on cycles again, in a tenth of the time, and in a fortieth while cycles bind or evict: then the scheduler's processors are wanted, and the decisions
+// say most of what changes. In between, cycles that bind or evict are kept as they come.
 type Keeper struct {
 	Shard   string
 	Journal *Journal
 	// Decide decides on a cycle again; what it returns has been looked at. An error is of that cycle, and told by the callee.
 	Decide func(ctx context.Context, c *replay.Case, cluster string) (*see.Cycle, error)
-	// Rest is how many times as long as it took to decide again passes before it is done again; 0 is 9, and less than 0 none.
+	// Rest is how many times as long as it took to decide again passes before it is done again; 0 is 9, or 39 after a cycle that binds or evicts, and less than 0 none.
 	Rest int
 	// Log is told of what cannot be kept, once for each cause.
 	Log logr.Logger
@@ -205,8 +206,11 @@ func (k *Keeper) keep(ctx context.Context, isNew bool) {
 		if now := k.follower.Case(); now != nil {
 			c, err = k.Decide(ctx, now, k.follower.Cluster())
 		}
-		took := time.Since(now)
-		k.rested = now.Add(took + time.Duration(cmp.Or(max(k.Rest, -1), 9))*took)
+		took, rest := time.Since(now), 9
+		if len(e.Decisions) > 0 {
+			rest = 39
+		}
+		k.rested = now.Add(took + time.Duration(cmp.Or(max(k.Rest, -1), rest))*took)
 		if k.Rest < 0 {
 			k.rested = now
 		}

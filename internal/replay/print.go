@@ -90,9 +90,17 @@ func value(w io.Writer, of any) error {
 	return nil
 }
 
+// buffer is how much is written at a time: a change is short, and there are many.
+func (e *printed) buffer() int {
+	if e.Kind == Keyframe {
+		return 1 << 16
+	}
+	return 1 << 12
+}
+
 // print writes an entry as a line.
 func (e *printed) print(to io.Writer) error {
-	w := bufio.NewWriterSize(to, 1<<16)
+	w := bufio.NewWriterSize(to, e.buffer())
 	head := *e
 	head.File, head.Gone, head.Again = nil, nil, nil
 	text, err := json.Marshal(&head)

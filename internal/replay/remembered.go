@@ -184,7 +184,9 @@ func (r *remembered) blank() cluster.Memory {
 func sortMemory(m *cluster.Memory) {
 	slices.SortFunc(m.Gangs, func(a, b cluster.GangMemory) int { return compareKeys(a.Gang, b.Gang) })
 	slices.Sort(m.Returning)
-	slices.SortFunc(m.Holds, func(a, b cluster.HoldState) int { return cmp.Or(compareKeys(a.Gang, b.Gang), cmp.Compare(a.ID(), b.ID())) })
+	slices.SortFunc(m.Holds, func(a, b cluster.HoldState) int {
+		return cmp.Or(compareKeys(a.Gang, b.Gang), cmp.Compare(a.ID(), b.ID()))
+	})
 }
 
 func (r *remembered) gang(m *cluster.Memory, k cluster.Key) {

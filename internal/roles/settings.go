@@ -258,8 +258,7 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	app.BindLogFlags(fs, &s.Log)
 	fs.StringVar(&s.Listen, "listen-address", ":8080", "address of /metrics, /healthz and /readyz; empty or 0 for none")
 	fs.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
-	fs.BoolVar(&s.Profiler, "enable-profiler", false, "serve /debug/pprof on 127.0.0.1")
-	fs.IntVar(&s.ProfilerPort, "profiler-port", 8182, "port of the profiler")
+	s.profilerFlags(fs)
 	fs.StringSliceVar(&s.VolcanoNames, "volcano-scheduler-name", nil, "spec.schedulerName of the pods that are Volcano's, whose PodGroups and Queues are read then; none: such pods are somebody else's")
 	fs.StringVar(&s.VolcanoConf, volcanoConfFlag, "", "scheduler file in Volcano's format, followed live, for the gangs that are Volcano's: actions, tiers, plugins. Empty, with the next one: they are admitted by their queue alone, and all actions are done for them")
 	fs.StringVar(&s.VolcanoMap, volcanoMapFlag, "", "the same in a ConfigMap, NAMESPACE/NAME:KEY, or NAMESPACE/NAME of one with one key. It takes the rights to list and watch it")
@@ -296,6 +295,12 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.DetailedReasons, "detailed-fit-errors", false, "say in every reason what each group of nodes answered")
 	fs.StringVar(&s.Unschedulable, "unschedulable-reason", string(apply.UnschedulableAuto), "which pods that wait give Unschedulable as the reason: always, if-nodes-help, or auto, which is the latter where an autoscaler buys nodes for such pods")
 	fs.BoolVar(&s.ShowVersion, "version", true, "log the version at start")
+}
+
+// profilerFlags declares those of the roles whose profiles are served.
+func (s *Settings) profilerFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&s.Profiler, "enable-profiler", false, "serve /debug/pprof on 127.0.0.1")
+	fs.IntVar(&s.ProfilerPort, "profiler-port", 8182, "port of the profiler")
 }
 
 // binderFlags declares the flags of the role binder.

@@ -58,6 +58,7 @@ func (s *Settings) uiFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.JournalKeep, "journal-keep", journal.DefaultKeep, "for how long it is kept, at least 1h")
 	fs.StringVar(&s.JournalBytes, "journal-size", "2Gi", "how much of the disk it takes at most, as a quantity, at least 64Ki; the oldest goes first")
 	fs.DurationVar(&s.ForecastEvery, "forecast-every", 10*time.Minute, "time between two forecasts of when waiting gangs start, at least 1m; 0: none are made")
+	s.profilerFlags(fs)
 }
 
 // trimUI keeps of PodGroups, which the role sees only the metadata of, who owns them and how long their owners expect them to run.
