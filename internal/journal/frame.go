@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"sync"
 )
 
 // A frame is an entry in a file:
@@ -26,16 +25,28 @@ var errFrame = errors.New("no whole entry")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// packers are those that are not in use: one is a megabyte.
-var packers = sync.Pool{New: func() any {
-	z, _ := flate.NewWriter(nil, flate.BestSpeed) // an error is of a level that there is not
-	return z
-}}
+// packers are those that are not in use, two at most: one is a megabyte, which is not to be made for each entry of a busy cluster.
+var packers = make(chan *flate.Writer, 2)
+
+func packer() *flate.Writer {
+	select {
+	case z := <-packers:
+		return z
+	default:
+		z, _ := flate.NewWriter(nil, flate.BestSpeed) // an error is of a level that there is not
+		return z
+	}
+}
 
 // pack writes what write writes, packed.
 func pack(w io.Writer, write func(io.Writer) error) error {
-	z := packers.Get().(*flate.Writer) //nolint:forcetypeassert // its New
-	defer packers.Put(z)
+	z := packer()
+	defer func() {
+		select {
+		case packers <- z:
+		default:
+		}
+	}()
 	z.Reset(w)
 	if err := write(z); err != nil {
 		return err

@@ -35,7 +35,7 @@ type Keeper struct {
 	Journal *Journal
 	// Decide decides on a cycle again; what it returns has been looked at. An error is of that cycle, and told by the callee.
 	Decide func(ctx context.Context, c *replay.Case, cluster string) (*see.Cycle, error)
-	// Rest is how many times as long as it took to decide again passes before it is done again; 0 is 9, or 39 after a cycle that binds or evicts, and less than 0 none.
+	// Rest is how many times as long as it took to decide again passes before it is done again; 0 is 9, or 39 where the latest cycle binds or evicts, and less than 0 none.
 	Rest int
 	// Log is told of what cannot be kept, once for each cause.
 	Log logr.Logger
@@ -56,6 +56,7 @@ type Keeper struct {
 	usedAt   cluster.Instant
 	wrote    time.Time // the use, last
 	looked   uint64    // the cycle that was looked at last
+	acts     bool      // the latest cycle binds or evicts
 	rested   time.Time
 	said     string
 }
@@ -198,6 +199,7 @@ func (k *Keeper) keep(ctx context.Context, isNew bool) {
 	e := &Entry{At: k.follower.At().Time().UTC(), Shard: k.Shard, Kind: Cycle}
 	if isNew {
 		e.Decisions = k.decisions(k.follower.Plans())
+		k.acts = len(e.Decisions) > 0
 	}
 	var c *see.Cycle
 	if now := time.Now(); number != k.looked && !now.Before(k.rested) {
@@ -207,7 +209,7 @@ func (k *Keeper) keep(ctx context.Context, isNew bool) {
 			c, err = k.Decide(ctx, now, k.follower.Cluster())
 		}
 		took, rest := time.Since(now), 9
-		if len(e.Decisions) > 0 {
+		if k.acts {
 			rest = 39
 		}
 		k.rested = now.Add(took + time.Duration(cmp.Or(max(k.Rest, -1), rest))*took)

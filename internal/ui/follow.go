@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -202,11 +203,21 @@ func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGr
 			})
 		}
 		if f.Journal != nil {
-			k := &journal.Keeper{Shard: name, Journal: f.Journal, Log: f.Log, Decide: func(ctx context.Context, c *replay.Case, id string) (*see.Cycle, error) {
-				return f.again(ctx, s, c, id)
+			k := &journal.Keeper{Shard: name, Journal: f.Journal, Log: f.Log, Decide: func(ctx context.Context, c *replay.Case, id string) (cycle *see.Cycle, err error) {
+				decided := make(chan struct{})
+				go func() { // on a thread that does not yield: people wait for the same look
+					defer close(decided)
+					cycle, err = f.again(ctx, s, c, id)
+				}()
+				<-decided
+				return cycle, err
 			}}
 			s.client.Entry = k.Offer
-			all.Go(func() { k.Run(life) })
+			all.Go(func() { // nobody waits for what is written down
+				runtime.LockOSThread() // it ends with this goroutine: nobody inherits its rank
+				yields()
+				k.Run(life)
+			})
 		} else {
 			all.Go(func() { f.keepUp(life, s) })
 		}
