@@ -115,12 +115,12 @@ func (f *aggregator) tell(g *gang, a *account) {
 	if !now.empty() {
 		q.gangs++
 	}
-	q.requested.Sub(was.requested.List())
-	q.requested.Add(now.requested.List())
-	q.allocated.Sub(was.allocated.List())
-	q.allocated.Add(now.allocated.List())
-	q.fixed.Sub(was.fixed.List())
-	q.fixed.Add(now.fixed.List())
+	q.requested.SubAmounts(was.requested)
+	q.requested.AddAmounts(now.requested)
+	q.allocated.SubAmounts(was.allocated)
+	q.allocated.AddAmounts(now.allocated)
+	q.fixed.SubAmounts(was.fixed)
+	q.fixed.AddAmounts(now.fixed)
 	f.markRest(a.queue, q)
 }
 
