@@ -197,8 +197,14 @@ func (s *Store) remnant(p *Pod) GangID {
 	return id
 }
 
-// plant gives a gang its tree.
+// plant gives a gang its tree: that of the gang before if it is alike, as those of pods by themselves are.
 func (s *Store) plant(g *Gang, sets []Set) {
+	if len(sets) == 2 {
+		if !slices.EqualFunc(s.tree, sets, Set.equal) {
+			s.tree = sets
+		}
+		sets = s.tree
+	}
 	g.Sets = sets
 	g.leaves, g.rest = nil, None
 	if len(sets) > fewSets {

@@ -37,6 +37,7 @@ type Store struct {
 	strayPods map[string]map[PodID]struct{} // pods on a node name we do not know
 	lostPods  map[Key]map[PodID]struct{}    // pods of a gang that is not there, or not in the queue that is charged
 	remnants  []GangID                      // see Charged
+	tree      []Set                         // see plant
 	accounts  map[string]*account           // by queue name, whether or not the queue exists
 	dirty     map[string]struct{}           // accounts changed since the last snapshot
 	gone      map[string]*Queue             // see Snapshot.Lost

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -9,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
@@ -50,5 +54,45 @@ func BenchmarkPodEvent(b *testing.B) {
 		} else {
 			t.read(Pods, key, running, apply)
 		}
+	}
+}
+
+// BenchmarkLonePods is what is kept of 4,000 pods that are gangs by themselves, in translator and store, and what is made and thrown away when one comes,
+// is told what it is, and is bound.
+func BenchmarkLonePods(b *testing.B) {
+	const n = 4000
+	var steps [3][]*v1.Pod
+	for i := range n {
+		p := pod(fmt.Sprintf("fill-%d", i))
+		p.UID = types.UID(fmt.Sprintf("5d5c9f7e-0a2b-4c3d-8e9f-%012d", i))
+		p.Annotations = map[string]string{}
+		steps[0] = append(steps[0], p)
+		p = p.DeepCopy()
+		p.Annotations[keys.OwnGangAnnotation] = kai.WriteOwnGang(p, &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "pg-fill-" + string(p.UID)}, Spec: v2alpha2.PodGroupSpec{Queue: "q"}}, "")
+		steps[1] = append(steps[1], p)
+		p = p.DeepCopy()
+		p.Spec.NodeName = "n1"
+		steps[2] = append(steps[2], p)
+	}
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		before := held()
+		t, store := NewTranslator(Options{}), cluster.NewStore(cluster.Options{})
+		apply := func(e cluster.Event) { store.Apply(e) }
+		for _, pods := range steps {
+			for _, p := range pods {
+				t.Take(Pods, KeyOf(p), p, apply)
+			}
+		}
+		b.ReportMetric(float64(held()-before)/n, "held-B/pod")
+		runtime.KeepAlive(t)
+		runtime.KeepAlive(store)
 	}
 }

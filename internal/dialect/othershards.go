@@ -129,7 +129,7 @@ func (t *Translator) gangOf(p *v1.Pod) cluster.Key {
 	if group, ok := t.upstreams(p); ok {
 		return upstream.GangKey(group.Namespace, group.Name)
 	}
-	gang, _ := kai.Membership(p)
+	gang, _ := kai.MembershipOf(p, t.ownGangs.Of(p))
 	return gang
 }
 

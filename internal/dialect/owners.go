@@ -17,10 +17,11 @@ type admits struct {
 	queue, label string
 }
 
-// admit keeps by what pods of a gang's owner are judged, and has them told anew when that changes; nil is no gang.
+// admit keeps by what pods of a gang's owner are judged, and has them told anew when that changes; nil is no gang. Of a gang that a pod is by itself it
+// is kept while there is such a pod besides.
 func (t *Translator) admit(key types.NamespacedName, pg *v2alpha2.PodGroup) {
 	was, known := t.admitted[key]
-	if pg == nil {
+	if pg == nil || t.groups[key] == nil && len(t.owned[key]) == 0 {
 		delete(t.admitted, key)
 	} else {
 		is := admits{len(pg.Spec.SubGroups) > 0, pg.Spec.Queue, pg.Labels[t.queueLabel]}
@@ -68,5 +69,8 @@ func (t *Translator) ownedBy(key types.NamespacedName, old, p *v1.Pod) {
 			t.owned[is] = map[types.NamespacedName]struct{}{}
 		}
 		t.owned[is][key] = struct{}{}
+		if _, known := t.admitted[is]; !known {
+			t.admit(is, t.standing(is))
+		}
 	}
 }

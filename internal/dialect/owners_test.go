@@ -133,3 +133,57 @@ func TestBindingNamesTheGang(t *testing.T) {
 		}
 	}
 }
+
+// TestGangOfOwnerByItself: a pod that says nothing is judged by the gang of its owner too where another pod is that gang by itself, in whatever order is told
+// of them; of a pod that is alone nothing is kept for that.
+func TestGangOfOwnerByItself(t *testing.T) {
+	t.Parallel()
+	by := func(queue string) *v1.Pod {
+		p := ownGangPod("o", queue, "")
+		pg := aGroup(queue, "")
+		pg.Name, pg.OwnerReferences = "pg-train-u-job", []metav1.OwnerReference{{UID: "u-job"}}
+		p.Annotations[keys.OwnGangAnnotation] = kai.WriteOwnGang(p, pg, kai.DefaultNodePoolKey)
+		return p
+	}
+	says := func(queue string) *v1.Pod {
+		return ownedPod("p", func(p *v1.Pod) { p.Labels = map[string]string{keys.QueueLabel: queue} })
+	}
+	const without, with, moved = "[pg-train-u-job u-job in q: o]", "[pg-train-u-job u-job in q: o p]", "[pg-train-u-job u-job in r: o]"
+	for _, first := range []string{"o", "p"} {
+		tr, store := NewTranslator(Options{Partition: kai.Partition{Key: kai.DefaultNodePoolKey}}), cluster.NewStore(cluster.Options{})
+		apply := func(e cluster.Event) { store.Apply(e) }
+		is := func(step, want string, objects ...Object) {
+			t.Helper()
+			for _, o := range objects {
+				k, _ := KindOf(o)
+				tr.Take(k, KeyOf(o), o, apply)
+			}
+			if got := fmt.Sprint(gangs(store)); got != want {
+				t.Errorf("%s first, %s: gangs %s, want %s", first, step, got, want)
+			}
+		}
+		is("queues", "[]", &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "r"}})
+		if first == "o" {
+			is("it comes", without, by("q"))
+			if len(tr.admitted) != 0 {
+				t.Errorf("kept of a pod that is alone: %v", tr.admitted)
+			}
+			is("one of another queue", without, says("r"))
+		} else {
+			tr.Take(Pods, KeyOf(says("r")), says("r"), apply)
+			is("it comes, of another queue", without, by("q"))
+		}
+		is("it is of the queue", with, says("q"))
+		is("the gang is of another queue", moved, by("r"))
+		is("and back", with, by("q"))
+		tr.Take(Pods, KeyOf(says("q")), nil, apply)
+		is("it is alone", without)
+		is("the gang is of another queue", moved, by("r"))
+		is("one of its former queue", moved, says("q"))
+		tr.Take(Pods, KeyOf(by("r")), nil, apply)
+		tr.Take(Pods, KeyOf(says("q")), nil, apply)
+		if n := len(tr.owned) + len(tr.admitted); n > 0 {
+			t.Errorf("left over: %v, %v", tr.owned, tr.admitted)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -31,22 +30,21 @@ func (t *Translator) standing(key types.NamespacedName) *v2alpha2.PodGroup {
 	if least == nil {
 		return nil
 	}
-	return kai.OwnGang(least)
+	return t.ownGangs.Of(least)
 }
 
 // own takes in what gang the pod is by itself, when it changes from old to p; nil is no pod. It returns the gang that it was and is not any
 // more, to be told of once the pod has been.
 func (t *Translator) own(key types.NamespacedName, old, p *v1.Pod, apply func(cluster.Event)) (left types.NamespacedName) {
-	was, is := says(old), says(p)
-	if was == is {
+	if kai.OwnGangSays(old) == kai.OwnGangSays(p) {
 		return left
 	}
 	var before, after *v2alpha2.PodGroup
 	if old != nil {
-		before = kai.OwnGang(old)
+		before = t.ownGangs.Of(old)
 	}
 	if p != nil {
-		after = kai.OwnGang(p)
+		after = t.ownGangs.Of(p)
 	}
 	if before != nil {
 		gang := types.NamespacedName{Namespace: key.Namespace, Name: before.Name}
@@ -69,25 +67,9 @@ func (t *Translator) own(key types.NamespacedName, old, p *v1.Pod, apply func(cl
 	return left
 }
 
-// says is all by which kai.OwnGang tells pods apart.
-func says(p *v1.Pod) (s struct {
-	uid                   types.UID
-	own, group, decidedAt string
-	charged               string
-	bound                 bool
-},
-) {
-	if p == nil || p.Annotations[keys.OwnGangAnnotation] == "" {
-		return s
-	}
-	s.uid, s.own, s.group = p.UID, p.Annotations[keys.OwnGangAnnotation], p.Annotations[keys.PodGroupAnnotation]
-	s.decidedAt, s.charged, s.bound = p.Annotations[keys.DecidedAnnotation], p.Annotations[keys.ChargedAnnotation], p.Spec.NodeName != ""
-	return s
-}
-
 // stranger says whether a pod is a gang by itself in another queue than the gang of that name is in: then it is in none.
 func (t *Translator) stranger(p *v1.Pod) bool {
-	own := kai.OwnGang(p)
+	own := t.ownGangs.Of(p)
 	if own == nil {
 		return false
 	}

@@ -66,6 +66,7 @@ type Options struct {
 //   - What is only another shard's makes no event that changes a store.
 type Translator struct {
 	roles     kai.Roles
+	ownGangs  *kai.OwnGangs
 	partition kai.Partition
 	flat      bool        // queues have no parents
 	extended  func() bool // see Options
@@ -112,8 +113,9 @@ func NewTranslator(o Options) *Translator {
 	if o.QueueLabel == "" {
 		o.QueueLabel = keys.QueueLabel
 	}
+	o.Roles.OwnGangs = new(kai.OwnGangs)
 	return &Translator{
-		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
+		roles: o.Roles, ownGangs: o.Roles.OwnGangs, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]struct{}{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName][]types.NamespacedName{},
 		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,

@@ -37,6 +37,7 @@ type change struct {
 type aggregator struct {
 	queueLabel string
 	ours       map[string]bool // scheduler names
+	ownGangs   kai.OwnGangs
 	gangs      map[types.NamespacedName]*gang
 	pods       map[types.UID]*member
 	classes    kai.Priorities
@@ -62,7 +63,7 @@ type gang struct {
 	class          string
 	fixed          bool // cannot be preempted
 	members        int
-	accounts       map[string]*account // by the queue that is charged, "" for whatever the PodGroup's is
+	accounts       []account // one of each queue that is charged, "" for whatever the PodGroup's is: mostly one, for which a map is four times the size
 	queued         urgency
 }
 
@@ -113,9 +114,10 @@ func (f *aggregator) podGone(uid types.UID) []change {
 }
 
 func (f *aggregator) count(pod *corev1.Pod) error {
-	gang, _ := kai.Membership(pod)
+	own := f.ownGangs.Of(pod)
+	gang, _ := kai.MembershipOf(pod, own)
 	name, queue, fixed := gang.Name, "", false
-	if own := kai.OwnGang(pod); own != nil { // there is no object whose queue could be meant
+	if own != nil { // there is no object whose queue could be meant
 		queue = own.Spec.Queue
 	}
 	if of := upstream.Membership(pod); name == "" && of.Name != "" { // nor is a group of Kubernetes' own one that is written to
@@ -439,8 +441,8 @@ func (g *gang) desired() v2alpha2.PodGroupResourcesStatus {
 
 // charged is what the gang's pods ask for and hold that are charged to a queue by record; "" are the others.
 func (g *gang) charged(queue string) balance {
-	if a := g.accounts[queue]; a != nil {
-		return a.balance
+	if at := g.account(queue); at >= 0 {
+		return g.accounts[at].balance
 	}
 	return balance{}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -83,7 +84,7 @@ func apply(t interface{ Fatal(...any) }, s v2alpha2.PodGroupResourcesStatus, bod
 
 func tallyOf(name, amount string) corev1.ResourceList { return list(name, amount) }
 
-func must(t *testing.T) func([]change, error) []change {
+func must(t testing.TB) func([]change, error) []change {
 	return func(c []change, err error) []change {
 		t.Helper()
 		if err != nil {
@@ -701,5 +702,41 @@ func BenchmarkPodEvents(b *testing.B) {
 		if _, err := f.podChanged(bound); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkLonePods is what is kept of 4,000 pods that are gangs by themselves, and what is made and thrown away when one waits and is bound.
+func BenchmarkLonePods(b *testing.B) {
+	const n = 4000
+	waiting, bound := make([]*corev1.Pod, n), make([]*corev1.Pod, n)
+	for i := range n {
+		name := fmt.Sprintf("fill-%d", i)
+		group := makeGroup("pg-"+name+"-5d5c9f7e-0a2b-4c3d-8e9f-aabbccddeeff", func(pg *v2alpha2.PodGroup) { pg.Spec.Queue = "q" })
+		waiting[i] = makePod(name)
+		delete(waiting[i].Annotations, kai.PodGroupAnnotation)
+		waiting[i].Annotations[keys.OwnGangAnnotation] = kai.WriteOwnGang(waiting[i], group, "")
+		bound[i] = waiting[i].DeepCopy()
+		bound[i].Spec.NodeName = "n1"
+		bound[i].Annotations[keys.ChargedAnnotation] = "q/" + group.Name
+	}
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		before := held()
+		f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
+		f.queueChanged(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}})
+		for _, pods := range [][]*corev1.Pod{waiting, bound} {
+			for _, p := range pods {
+				must(b)(f.podChanged(p))
+			}
+		}
+		b.ReportMetric(float64(held()-before)/n, "held-B/pod")
+		runtime.KeepAlive(f)
 	}
 }

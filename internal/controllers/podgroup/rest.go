@@ -2,6 +2,7 @@ package podgroup
 
 import (
 	"encoding/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -48,8 +49,14 @@ func (b balance) status() v2alpha2.PodGroupResourcesStatus {
 
 // account is the balance of the pods of one gang that are charged to one queue.
 type account struct {
+	queue string
 	balance
 	told balance // the part of it that is in the queue's rest
+}
+
+// account is where the account of a queue is; below 0: there is none.
+func (g *gang) account(queue string) int {
+	return slices.IndexFunc(g.accounts, func(a account) bool { return a.queue == queue })
 }
 
 // queueRest is what is charged to a queue and is in the status of no PodGroup: what pods hold whose PodGroup is gone, or is in
@@ -65,18 +72,15 @@ type queueRest struct {
 // book changes what a member is charged for.
 func (f *aggregator) book(m *member, was, now share, u urgency) {
 	g := m.gang
-	a := g.accounts[m.queue]
-	if a == nil {
-		a = &account{}
-		if g.accounts == nil {
-			g.accounts = map[string]*account{}
-		}
-		g.accounts[m.queue] = a
+	at := g.account(m.queue)
+	if at < 0 {
+		at, g.accounts = len(g.accounts), append(g.accounts, account{queue: m.queue})
 	}
+	a := &g.accounts[at]
 	a.balance = a.minus(was.balance(m.fixed)).plus(now.balance(m.fixed))
-	f.tell(g, m.queue, a)
+	f.tell(g, a)
 	if a.empty() {
-		delete(g.accounts, m.queue)
+		g.accounts = slices.Delete(g.accounts, at, at+1)
 	}
 	if m.queue == "" || m.queue == g.queue {
 		f.mark(g, u)
@@ -85,18 +89,18 @@ func (f *aggregator) book(m *member, was, now share, u urgency) {
 
 // restOf looks at all accounts of a gang, whose queue or preemptibility may have changed.
 func (f *aggregator) restOf(g *gang) {
-	for queue, a := range g.accounts { // the order does not matter: each adds to its own queue, exactly
-		f.tell(g, queue, a)
+	for i := range g.accounts {
+		f.tell(g, &g.accounts[i])
 	}
 }
 
 // tell puts an account of a gang into the rest of its queue, if no PodGroup's status has it.
-func (f *aggregator) tell(g *gang, queue string, a *account) {
-	if queue == "" {
+func (f *aggregator) tell(g *gang, a *account) {
+	if a.queue == "" {
 		return
 	}
 	var now balance
-	if !g.exists || g.queue != queue {
+	if !g.exists || g.queue != a.queue {
 		now = a.of(g.exists && g.fixed)
 	}
 	was := a.told
@@ -104,20 +108,20 @@ func (f *aggregator) tell(g *gang, queue string, a *account) {
 		return
 	}
 	a.told = now
-	q := f.rest(queue)
+	q := f.rest(a.queue)
 	if !was.empty() {
 		q.gangs--
 	}
 	if !now.empty() {
 		q.gangs++
 	}
-	q.requested.Sub(was.requested.List())
-	q.requested.Add(now.requested.List())
-	q.allocated.Sub(was.allocated.List())
-	q.allocated.Add(now.allocated.List())
-	q.fixed.Sub(was.fixed.List())
-	q.fixed.Add(now.fixed.List())
-	f.markRest(queue, q)
+	q.requested.SubAmounts(was.requested)
+	q.requested.AddAmounts(now.requested)
+	q.allocated.SubAmounts(was.allocated)
+	q.allocated.AddAmounts(now.allocated)
+	q.fixed.SubAmounts(was.fixed)
+	q.fixed.AddAmounts(now.fixed)
+	f.markRest(a.queue, q)
 }
 
 func (f *aggregator) rest(queue string) *queueRest {

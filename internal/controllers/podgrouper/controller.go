@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,9 +35,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
-
-// OwnerIndex is the field index on pods by the UID of their first owner. It covers the pods of the role's schedulers.
-const OwnerIndex = "podgrouper.owner"
 
 // Deps are what the role needs of its process.
 type Deps struct {
@@ -75,8 +73,7 @@ type queue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// New prepares the role and adds its index to the cache, which must not have synced its pods yet. It fails on options
-// that cannot be, naming each.
+// New prepares the role. It fails on options that cannot be, naming each.
 func New(deps Deps, o Options) (*Controller, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("podgrouper: %w", err)
@@ -109,17 +106,6 @@ func New(deps Deps, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// firstOwner extracts the value of OwnerIndex.
-func firstOwner(schedulers []string) client.IndexerFunc {
-	return func(obj client.Object) []string {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok || len(pod.OwnerReferences) == 0 || !slices.Contains(schedulers, pod.Spec.SchedulerName) {
-			return nil
-		}
-		return []string{string(pod.OwnerReferences[0].UID)}
-	}
-}
-
 // newGrouper assembles the part that works on pods; of the cache it needs the reading half only.
 func newGrouper(
 	deps Deps, o Options, table *workload.Table, kit *write.Kit, counts *counts,
@@ -132,6 +118,7 @@ func newGrouper(
 			kinds: &kinds{discovery: deps.Discovery, clock: deps.Clock},
 		},
 		memory: newMemory(o.Remembered),
+		pods:   newOwned(o.SchedulerNames),
 		defaults: &defaults{
 			name:   types.NamespacedName{Namespace: o.DefaultsNamespace, Name: o.DefaultsName},
 			reader: deps.Reader, clock: deps.Clock,
@@ -146,10 +133,6 @@ func newGrouper(
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.follow.end()
 	o := &c.grouper.options
-	// Not before: the cache asks the API server for the kind, and whoever puts a process together does not wait.
-	if err := c.deps.Cache.IndexField(ctx, &corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames)); err != nil {
-		return fmt.Errorf("podgrouper: index pods by owner: %w", err)
-	}
 	skip := true
 	ctl, err := controller.NewTypedUnmanaged("podgrouper", controller.TypedOptions[reconcile.Request]{
 		SkipNameValidation:      &skip,
@@ -203,18 +186,21 @@ func (c *Controller) podEvents() handler.TypedEventHandler[*corev1.Pod, reconcil
 	}
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q adder) {
+			c.grouper.pods.saw(nil, e.Object)
 			if !e.IsInInitialList && c.grouper.table.Decisive(e.Object) {
 				c.decided(e.Object)
 			}
 			add(e.Object, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], _ adder) {
+			c.grouper.pods.saw(e.Object, nil)
 			if c.grouper.table.Decisive(e.Object) {
 				c.decided(e.Object)
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q adder) {
 			is, was := e.ObjectNew, e.ObjectOld
+			c.grouper.pods.saw(was, is)
 			switch {
 			case was.UID != is.UID:
 			case c.decisive(was, is):
@@ -340,15 +326,17 @@ func (c *Controller) enqueue(owner types.UID) {
 
 // podsOf lists the pods of a nearest owner, by name.
 func (g *grouper) podsOf(owner types.UID) ([]types.NamespacedName, error) {
-	list := &corev1.PodList{}
-	err := g.cached.List(context.Background(), list, client.MatchingFields{OwnerIndex: string(owner)}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list the pods of owner %s: %w", owner, err)
-	}
-	out := make([]types.NamespacedName, 0, len(list.Items))
-	for i := range list.Items {
-		if g.ours(&list.Items[i]) {
-			out = append(out, client.ObjectKeyFromObject(&list.Items[i]))
+	names := g.pods.of(owner)
+	out := names[:0]
+	var pod corev1.Pod
+	for _, name := range names {
+		err := g.cached.Get(context.Background(), name, &pod, client.UnsafeDisableDeepCopy)
+		switch {
+		case apierrors.IsNotFound(err): // and the event of that is on its way
+		case err != nil:
+			return nil, fmt.Errorf("list the pods of owner %s: %w", owner, err)
+		case g.pods.owner(&pod) == owner && g.ours(&pod):
+			out = append(out, name)
 		}
 	}
 	slices.SortFunc(out, func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) })

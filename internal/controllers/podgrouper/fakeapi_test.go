@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,16 +96,25 @@ func (w *fakeAPI) runInSteps(change func(*Options)) {
 		change(&o)
 	}
 	w.Process("podgrouper").Run(t, func(shared cache.Cache, c client.Client) (func(context.Context) error, error) {
-		if err := shared.IndexField(t.Context(), &corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames)); err != nil {
+		if err := w.build(shared, c, o); err != nil {
 			return nil, err
 		}
 		for _, kind := range []client.Object{&corev1.Pod{}, &v2alpha2.PodGroup{}} {
-			if _, err := shared.GetInformer(t.Context(), kind, cache.BlockUntilSynced(false)); err != nil {
+			informer, err := shared.GetInformer(t.Context(), kind, cache.BlockUntilSynced(false))
+			if err != nil {
+				return nil, err
+			}
+			if _, isPod := kind.(*corev1.Pod); !isPod {
+				continue
+			}
+			pods, saw := func(o any) *corev1.Pod { p, _ := o.(*corev1.Pod); return p }, w.role.grouper.pods.saw
+			if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc: func(o any) { saw(nil, pods(o)) }, UpdateFunc: func(was, is any) { saw(pods(was), pods(is)) }, DeleteFunc: func(o any) { saw(pods(o), nil) },
+			}); err != nil {
 				return nil, err
 			}
 		}
-		err := w.build(shared, c, o)
-		return func(context.Context) error { return nil }, err
+		return func(context.Context) error { return nil }, nil
 	})
 }
 

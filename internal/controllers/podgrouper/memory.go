@@ -3,7 +3,6 @@ package podgrouper
 import (
 	"container/list"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -78,8 +77,8 @@ type memory struct {
 	entries map[types.UID]*list.Element // of *derivation
 	recent  *list.List
 	// links and groups find entries by each UID of their chain and by group.
-	links  index[types.UID]
-	groups index[types.NamespacedName]
+	links  index[types.UID, types.UID]
+	groups index[types.NamespacedName, types.UID]
 	// making are the derivations under way; changed are the UIDs that changed, and gone the groups that went away, since the
 	// oldest of them began.
 	making  map[types.UID]chan struct{}
@@ -94,8 +93,8 @@ func newMemory(most int) *memory {
 		most:    most,
 		entries: map[types.UID]*list.Element{},
 		recent:  list.New(),
-		links:   index[types.UID]{},
-		groups:  index[types.NamespacedName]{},
+		links:   index[types.UID, types.UID]{},
+		groups:  index[types.NamespacedName, types.UID]{},
 		making:  map[types.UID]chan struct{}{},
 		changed: map[types.UID]struct{}{},
 		gone:    map[types.NamespacedName]struct{}{},
@@ -287,52 +286,6 @@ func (m *memory) all() []*derivation {
 		out = append(out, e.Value.(*derivation))
 	}
 	return out
-}
-
-// index finds derivations, by their keys.
-type index[K comparable] map[K]several
-
-// several are keys: mostly one, for which there is no map. Many are not a list, of which taking out is dear.
-type several struct {
-	one  types.UID // "" for none
-	more map[types.UID]struct{}
-}
-
-func (x index[K]) add(by K, key types.UID) {
-	s := x[by]
-	switch {
-	case s.one == "" || s.one == key:
-		s.one = key
-	case s.more == nil:
-		s.more = map[types.UID]struct{}{key: {}}
-	default:
-		s.more[key] = struct{}{}
-	}
-	x[by] = s
-}
-
-func (x index[K]) remove(by K, key types.UID) {
-	s, found := x[by]
-	if !found {
-		return
-	}
-	delete(s.more, key)
-	if s.one == key {
-		s.one = ""
-	}
-	if x[by] = s; s.one == "" && len(s.more) == 0 {
-		delete(x, by)
-	}
-}
-
-// of are the keys, a copy.
-func (x index[K]) of(by K) []types.UID {
-	s := x[by]
-	keys := make([]types.UID, 0, 1+len(s.more))
-	if s.one != "" {
-		keys = append(keys, s.one)
-	}
-	return slices.AppendSeq(keys, maps.Keys(s.more))
 }
 
 // discard forgets a derivation, unless it was replaced by another meanwhile.

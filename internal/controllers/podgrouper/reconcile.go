@@ -47,6 +47,7 @@ type grouper struct {
 	kit      *write.Kit
 	live     client.Reader
 	owners   *owners
+	pods     *owned
 	memory   *memory
 	defaults *defaults
 	// definitions of further kinds.

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
@@ -26,6 +27,8 @@ type Roles struct {
 	Zones bool
 	// MIGWorker is the label that says whether a node's GPUs are cut into slices ("true" or "false"); "" for KAI's.
 	MIGWorker string
+	// OwnGangs, if set, is asked what gangs pods are by themselves, by whoever calls Pod or Complete.
+	OwnGangs *OwnGangs
 }
 
 // Pod returns the event that makes the model know p as it is. promised is a live BindRequest for this very pod
@@ -62,7 +65,7 @@ func (r *Roles) Complete(st *cluster.PodState, p *v1.Pod) {
 }
 
 func (r *Roles) complete(st *cluster.PodState, p *v1.Pod, share cluster.Share, wrong string) {
-	st.Gang, st.SetName = Membership(p)
+	st.Gang, st.SetName = MembershipOf(p, r.ownGang(p))
 	st.Ours = slices.Contains(r.SchedulerNames, p.Spec.SchedulerName)
 	reserves := r.reserves(p)
 	st.Utility = reserves || r.scales(p)
@@ -106,6 +109,13 @@ func (r *Roles) Restrict(st *cluster.PodState) {
 	}
 }
 
+func (r *Roles) ownGang(p *v1.Pod) *v2alpha2.PodGroup {
+	if r.OwnGangs == nil {
+		return OwnGang(p)
+	}
+	return r.OwnGangs.Of(p)
+}
+
 func (r *Roles) restricted() bool { return r.RestrictGPU != "" || r.RestrictCPU != "" }
 
 // labelled says whether a node carries a label, with whatever value; none carries a label without a name.
@@ -125,10 +135,13 @@ func (r *Roles) scales(p *v1.Pod) bool {
 
 // Membership returns the gang p asks to be in, or is by itself, or is in by its owner; the zero Key for none; and the set of it. A pod can
 // only be in a gang of its own namespace.
-func Membership(p *v1.Pod) (gang cluster.Key, set string) {
+func Membership(p *v1.Pod) (gang cluster.Key, set string) { return MembershipOf(p, OwnGang(p)) }
+
+// MembershipOf is Membership for who knows OwnGang of the pod.
+func MembershipOf(p *v1.Pod, own *v2alpha2.PodGroup) (gang cluster.Key, set string) {
 	name := p.Annotations[PodGroupAnnotation]
 	if name == "" {
-		if own := OwnGang(p); own != nil {
+		if own != nil {
 			return GangKey(p.Namespace, own.Name), ""
 		}
 		if name = GangOfOwner(p); name == "" {

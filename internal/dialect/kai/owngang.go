@@ -29,26 +29,72 @@ type ownGangText struct {
 
 // OwnGang returns the gang that a pod is by itself, as the PodGroup that it does without; nil for a pod that names a PodGroup, or is in no
 // gang. One that was bound as that gang stays it, whatever PodGroup it names since. The PodGroup's UID is that of what it is named after: there
-// is no object of it. It costs a JSON decoding.
-func OwnGang(p *v1.Pod) *v2alpha2.PodGroup {
-	text, named := p.Annotations[keys.OwnGangAnnotation], p.Annotations[PodGroupAnnotation] != ""
-	if text == "" || named && p.Spec.NodeName == "" {
+// is no object of it. It costs a JSON decoding; see OwnGangs.
+func OwnGang(p *v1.Pod) *v2alpha2.PodGroup { return new(OwnGangs).Of(p) }
+
+// OwnGangs is OwnGang for who asks about a pod several times over before he asks about another: it remembers its last answer. The zero value is
+// ready. It is not safe for concurrent use.
+type OwnGangs struct {
+	said OwnGangSaid
+	gang *v2alpha2.PodGroup
+	text string // that was decoded last
+	own  *ownGangText
+}
+
+// OwnGangSaid is all that OwnGang reads of a pod; the zero value if the pod is certainly no gang by itself.
+type OwnGangSaid struct {
+	namespace             string
+	uid                   types.UID
+	created               metav1.Time
+	own, group, decidedAt string
+	charged               string
+	bound                 bool
+}
+
+// OwnGangSays is all that OwnGang reads of a pod, nil for none.
+func OwnGangSays(p *v1.Pod) OwnGangSaid {
+	if p == nil || p.Annotations[keys.OwnGangAnnotation] == "" {
+		return OwnGangSaid{}
+	}
+	return OwnGangSaid{
+		namespace: p.Namespace, uid: p.UID, created: p.CreationTimestamp,
+		own: p.Annotations[keys.OwnGangAnnotation], group: p.Annotations[PodGroupAnnotation], decidedAt: p.Annotations[keys.DecidedAnnotation],
+		charged: p.Annotations[keys.ChargedAnnotation], bound: p.Spec.NodeName != "",
+	}
+}
+
+// Of is OwnGang of a pod. What it returns is not to be changed.
+func (g *OwnGangs) Of(p *v1.Pod) *v2alpha2.PodGroup {
+	said := OwnGangSays(p)
+	if said.own == "" || said.group != "" && !said.bound {
 		return nil
 	}
-	var own ownGangText
-	if json.Unmarshal([]byte(text), &own) != nil || own.Pod != p.UID || own.Name == "" || own.Spec.Queue == "" {
+	if said != g.said {
+		g.gang = g.read(&said)
+		g.said = said
+	}
+	return g.gang
+}
+
+func (g *OwnGangs) read(said *OwnGangSaid) *v2alpha2.PodGroup {
+	if said.own != g.text {
+		g.text, g.own = said.own, new(ownGangText)
+		if json.Unmarshal([]byte(said.own), g.own) != nil {
+			*g.own = ownGangText{}
+		}
+	}
+	own := g.own
+	if own.Pod != said.uid || own.Name == "" || own.Spec.Queue == "" {
 		return nil
 	}
-	if named && ReadCharged(p.Namespace, p.Annotations).Gang.Name != own.Name {
+	if said.group != "" && ReadCharged(said.namespace, map[string]string{keys.ChargedAnnotation: said.charged}).Gang.Name != own.Name {
 		return nil
 	}
 	pg := &v2alpha2.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: own.Name, UID: own.UID, Labels: own.Labels, CreationTimestamp: p.CreationTimestamp,
-		},
-		Spec: own.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: said.namespace, Name: own.Name, UID: own.UID, Labels: own.Labels, CreationTimestamp: said.created},
+		Spec:       own.Spec,
 	}
-	if at := p.Annotations[keys.DecidedAnnotation]; at != "" && p.Spec.NodeName != "" { // before, anybody could have written it
+	if at := said.decidedAt; at != "" && said.bound { // before, anybody could have written it
 		pg.Annotations = map[string]string{LastStartAnnotation: at}
 	}
 	return pg

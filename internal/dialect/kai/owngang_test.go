@@ -64,3 +64,48 @@ func TestOwnGang(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnGangs: who asks again is answered as who asks first, whatever changed of the pod, and of which pod was asked before.
+func TestOwnGangs(t *testing.T) {
+	t.Parallel()
+	wanted := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}, Spec: v2alpha2.PodGroupSpec{Queue: "q"}}
+	first := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{}}}
+	first.Annotations[keys.OwnGangAnnotation] = WriteOwnGang(first, wanted, DefaultNodePoolKey)
+	pods := []*v1.Pod{first, {}}
+	for _, change := range []func(p *v1.Pod){
+		func(p *v1.Pod) {},
+		func(p *v1.Pod) { p.Namespace = "other" },
+		func(p *v1.Pod) { p.UID = "v" },
+		func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(time.Unix(1e9, 0)) },
+		func(p *v1.Pod) { p.Spec.NodeName = "n" },
+		func(p *v1.Pod) {
+			p.Spec.NodeName, p.Annotations[keys.DecidedAnnotation] = "n", "2026-11-25T22:00:00.5Z"
+		},
+		func(p *v1.Pod) { p.Annotations[PodGroupAnnotation] = "g" },
+		func(p *v1.Pod) {
+			p.Spec.NodeName, p.Annotations[PodGroupAnnotation], p.Annotations[keys.ChargedAnnotation] = "n", "x", "q/g"
+		},
+		func(p *v1.Pod) {
+			p.Spec.NodeName, p.Annotations[PodGroupAnnotation], p.Annotations[keys.ChargedAnnotation] = "n", "x", "q/x"
+		},
+		func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = "{" },
+		func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = `{"pod":"u","name":"g","spec":{"queue":7}}` },
+		func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = `{"pod":"u","name":"h","spec":{"queue":"r"}}` },
+	} {
+		p := first.DeepCopy()
+		change(p)
+		pods = append(pods, p)
+	}
+	var g OwnGangs
+	for i, before := range pods {
+		for j, p := range pods {
+			g.Of(before)
+			if d := cmp.Diff(OwnGang(p), g.Of(p)); d != "" {
+				t.Errorf("pod %d after pod %d: %s", j, i, d)
+			}
+		}
+	}
+	if g.Of(first) != g.Of(first.DeepCopy()) {
+		t.Error("the same is read twice")
+	}
+}

@@ -31,6 +31,20 @@ func (s *Sum) Sub(list corev1.ResourceList) {
 	}
 }
 
+// AddAmounts is Add of amounts.
+func (s *Sum) AddAmounts(a Amounts) {
+	for i := range a.of {
+		s.shift(a.of[i].name, a.of[i].q, false)
+	}
+}
+
+// SubAmounts is Sub of amounts.
+func (s *Sum) SubAmounts(a Amounts) {
+	for i := range a.of {
+		s.shift(a.of[i].name, a.of[i].q, true)
+	}
+}
+
 // AddSum puts everything that another sum holds into this one.
 func (s *Sum) AddSum(other *Sum) { s.Add(other.of) }
 

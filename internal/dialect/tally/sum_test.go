@@ -56,6 +56,8 @@ func TestSumShowsWhatItHolds(t *testing.T) {
 			var s Sum
 			for _, l := range tc.add {
 				s.Add(l)
+				s.AddAmounts(Of(l)) // and out again: the same, in the same steps
+				s.SubAmounts(Of(l))
 			}
 			for _, l := range tc.sub {
 				s.Sub(l)

@@ -54,7 +54,15 @@ func Known(key string) bool {
 // GPUs, and, up to so many bytes, others that are no longer than that, first by key. The map itself is not changed, and returned when
 // all is kept; less says that it is not. Notes of notes are the same.
 func Notes(all map[string]string, others int) (kept map[string]string, less bool) {
-	kept = make(map[string]string, len(all))
+	if fits(all, others) {
+		return all, false
+	}
+	return cut(all, others), true
+}
+
+// cut is what is kept of annotations of which not all are.
+func cut(all map[string]string, others int) map[string]string {
+	kept := make(map[string]string, len(all))
 	slices := OtherNotes
 	for _, k := range sortedKeys(all) {
 		v := all[k]
@@ -66,17 +74,31 @@ func Notes(all map[string]string, others int) (kept map[string]string, less bool
 		case Known(k):
 			kept[k] = v
 			if len(v) > mostOfNote {
-				kept[k], less = strings.Clone(v[:mostOfNote]), true
+				kept[k] = strings.Clone(v[:mostOfNote])
 			}
 		case k != corev1.LastAppliedConfigAnnotation && len(v) <= mostOfNote && len(k)+len(v) <= *budget:
 			*budget -= len(k) + len(v)
 			kept[k] = v
-		default:
-			less = true
 		}
 	}
-	if !less {
-		return all, false
+	return kept
+}
+
+// fits says whether all annotations are kept: mostly so, and nothing is to be made then.
+func fits(all map[string]string, others int) bool {
+	slices := OtherNotes
+	for k, v := range all { // order: sums
+		switch {
+		case len(v) > mostOfNote:
+			return false
+		case Known(k):
+		case k == corev1.LastAppliedConfigAnnotation:
+			return false
+		case strings.HasPrefix(k, keys.MIGResourcePrefix):
+			slices -= len(k) + len(v)
+		default:
+			others -= len(k) + len(v)
+		}
 	}
-	return kept, true
+	return slices >= 0 && others >= 0
 }

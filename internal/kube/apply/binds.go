@@ -350,10 +350,11 @@ func (b *Binds) request(ctx context.Context, want *kai.Intent, note *made) error
 	return err
 }
 
-// stillWaits checks the intent against the live cache: the pod of this UID is there and still has no node; it returns the pod.
+// stillWaits checks the intent against the live cache: the pod of this UID is there and still has no node; it returns the pod, of which nothing is to
+// be changed: a copy of all of it would be made for every bind.
 func stillWaits(ctx context.Context, pods client.Reader, in *engine.Intent) (*v1.Pod, error) {
 	var p v1.Pod
-	err := pods.Get(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, &p)
+	err := pods.Get(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, &p, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("%s/%s: %w: it is gone", in.Namespace, in.Pod, ErrMoved)
