@@ -214,10 +214,12 @@ func (e GangState) apply(s *Store) bool {
 
 // FlatTree is the tree of a gang without sub-sets: one pod set called DefaultSet that needs min pods.
 func FlatTree(min int32) []Set {
-	return []Set{
-		{Parent: None, Children: []int32{1}, Min: 1},
-		{Name: DefaultSet, Parent: 0, Leaf: true, Min: min},
-	}
+	tree := &struct { // one piece of memory, as nearly every gang has such a tree
+		sets  [2]Set
+		child [1]int32
+	}{[2]Set{{Parent: None, Min: 1}, {Name: DefaultSet, Parent: 0, Leaf: true, Min: min}}, [1]int32{1}}
+	tree.sets[0].Children = tree.child[:]
+	return tree.sets[:]
 }
 
 func (e GangGone) apply(s *Store) bool {

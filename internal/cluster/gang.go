@@ -17,22 +17,22 @@ type Set struct {
 	Name string
 	// Parent is the index of the parent in Gang.Sets; None for the root, which is index 0.
 	Parent int32
-	// Children are indices in declaration order; empty for a leaf.
-	Children []int32
 	// Leaf says whether pods may belong to this set.
 	Leaf bool
+	// Rest says that a leaf takes the pods that ask for a set which the tree has not. At most one leaf of a tree does; without one such pods
+	// are of no set.
+	Rest bool
+	// Whole says that the set gives all of its pods or none, where the gang could do with some of them. Of the root GangState.Whole says it.
+	Whole bool `json:",omitempty"`
+	// Children are indices in declaration order; empty for a leaf.
+	Children []int32
 	// Min is, for a leaf, how many pods it needs; for an inner set, how many of its children must be satisfied.
 	Min int32
 	// Pods is, for an inner set, how many pods of the leaves below it it needs in all, besides what each child needs; 0 for no more than
 	// that.
 	Pods int32
-	// Rest says that a leaf takes the pods that ask for a set which the tree has not. At most one leaf of a tree does; without one such pods
-	// are of no set.
-	Rest bool
 	// Near is what the pods of the set, and of all sets below it, must or should have in common.
 	Near Constraint
-	// Whole says that the set gives all of its pods or none, where the gang could do with some of them. Of the root GangState.Whole says it.
-	Whole bool `json:",omitempty"`
 	// UID is that of the object that a leaf is by itself, "" for one of the gang's own.
 	UID string `json:",omitempty"`
 }

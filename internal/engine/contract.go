@@ -83,7 +83,7 @@ const (
 //	Rules       who may have what, and take it from whom; nodes are not looked at
 //	  to have     MustAsk, Vote, Refuse, Admit, CheckTurn, CheckGates, FairShare, CompareGangs, CompareAnyGangs
 //	  to take     CheckStarving, CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing, OwnLaw, OpenLaw, LawfulUnit, TakeIn, InBundles
-//	  to shuffle  Misplaced, LastShuffled, CheckShuffle
+//	  to shuffle  Misplaced, ShuffledEvery, LastShuffled, CheckShuffle
 //	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckReturn, CheckGatesNow, OverAgain, CompareQueues, Orders, Entwines, Detail, Risks; no action asks for these
 //	Placer      where pods go

@@ -55,11 +55,11 @@ func New(deps Deps, workers int) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue controller: %w", err)
 	}
-	b := newBook()
 	n, err := newCounts(deps.Registry)
 	if err != nil {
 		return nil, err
 	}
+	b := newBook(n)
 	c := &Controller{deps: deps, kit: kit, book: b}
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, plan]{
 		Name: "vcqueue", Workers: workers, MinRetry: 5 * time.Millisecond, MaxRetry: 3 * time.Minute,
@@ -73,10 +73,7 @@ func New(deps Deps, workers int) (*Controller, error) {
 	c.loop.Add(due([]string{keys.RootQueue, keys.DefaultQueue})...) // of what is missing no watch tells
 	c.loop.Unlock()
 	control.Watch(c.loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return due(b.queueSeen(q, gone)) })
-	control.Watch(c.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] {
-		n.seen(g, gone)
-		return due(b.groupSeen(g, gone))
-	})
+	control.Watch(c.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return due(n.seen(g, gone)) })
 	control.Watch(c.loop, &bus.Command{}, func(m *bus.Command, gone bool) []control.Due[string] { return due(b.commandSeen(m, gone)) })
 	return c, nil
 }

@@ -46,7 +46,11 @@ func TestStates(t *testing.T) {
 			"OpenQueue empty": c.open, "CloseQueue empty": c.closeEmpty, "CloseQueue busy": c.closeBusy, "SyncQueue empty": c.syncEmpty, "SyncQueue busy": c.syncBusy,
 			"OpenQueue busy": c.openWithBusy, "Dance empty": c.syncEmpty, "Dance busy": c.syncBusy,
 		} {
-			b := newBook()
+			groups, err := newCounts(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBook(groups)
 			b.queueSeen(queue("root", ""), false)
 			q := queue("q", "root")
 			q.Status.State = c.state
@@ -56,7 +60,7 @@ func TestStates(t *testing.T) {
 				t.Fatal(err)
 			}
 			if room == "busy" {
-				b.groupSeen(group("q"), false)
+				groups.seen(group("q"), false)
 			}
 			b.commandSeen(command(bus.Action(action), "q"), false)
 			got := b.decide("q").state

@@ -10,7 +10,8 @@ import (
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 )
 
-// counts are Volcano's metrics of its queue controller: how many PodGroups of a queue are in which phase. They move with each PodGroup, and a scrape costs nothing. Guarded by the loop's lock.
+// counts are how many PodGroups a queue has, and Volcano's metrics of its queue controller: how many are in which phase. They move with each PodGroup, and a scrape costs nothing. Guarded by the
+// loop's lock.
 type counts struct {
 	by     map[scheduling.PodGroupPhase]*prometheus.GaugeVec
 	groups map[types.NamespacedName]counted
@@ -53,13 +54,20 @@ func newCounts(r prometheus.Registerer) (*counts, error) {
 	return c, nil
 }
 
-// seen takes in a PodGroup.
-func (c *counts) seen(g *scheduling.PodGroup, gone bool) {
+// seen takes in a PodGroup, and returns the queues that have more or fewer than before.
+func (c *counts) seen(g *scheduling.PodGroup, gone bool) (due []string) {
 	k := client.ObjectKeyFromObject(g)
 	now := countedAs(g)
 	was, had := c.groups[k]
 	if had && !gone && was == now {
-		return
+		return nil
+	}
+	stays := had && !gone && was.queue == now.queue
+	if had && !stays {
+		due = append(due, was.queue)
+	}
+	if !gone && !stays {
+		due = append(due, now.queue)
 	}
 	if !gone {
 		c.groups[k] = now
@@ -71,7 +79,7 @@ func (c *counts) seen(g *scheduling.PodGroup, gone bool) {
 		c.by[now.phase].WithLabelValues(now.queue).Inc()
 	}
 	if !had {
-		return
+		return due
 	}
 	if gone {
 		delete(c.groups, k)
@@ -83,4 +91,5 @@ func (c *counts) seen(g *scheduling.PodGroup, gone bool) {
 			series.DeleteLabelValues(was.queue)
 		}
 	}
+	return due
 }

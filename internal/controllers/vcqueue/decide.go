@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
@@ -19,16 +18,12 @@ import (
 type book struct {
 	queues   map[string]*scheduling.Queue
 	below    map[string]map[string]bool // by parent
-	groups   map[types.NamespacedName]string
-	busy     map[string]int                        // PodGroups by queue
+	groups   *counts
 	commands map[string]map[types.UID]*bus.Command // by queue
 }
 
-func newBook() *book {
-	return &book{
-		queues: map[string]*scheduling.Queue{}, below: map[string]map[string]bool{}, groups: map[types.NamespacedName]string{}, busy: map[string]int{},
-		commands: map[string]map[types.UID]*bus.Command{},
-	}
+func newBook(groups *counts) *book {
+	return &book{queues: map[string]*scheduling.Queue{}, below: map[string]map[string]bool{}, groups: groups, commands: map[string]map[types.UID]*bus.Command{}}
 }
 
 // parentOf is the queue above; root has none.
@@ -59,28 +54,6 @@ func (b *book) queueSeen(q *scheduling.Queue, gone bool) []string {
 		b.below[up][q.Name] = true
 	}
 	return append([]string{q.Name}, slices.Sorted(maps.Keys(b.below[q.Name]))...)
-}
-
-// groupSeen takes in a PodGroup, and returns the queues to look at.
-func (b *book) groupSeen(g *scheduling.PodGroup, gone bool) (due []string) {
-	k := client.ObjectKeyFromObject(g)
-	was, had := b.groups[k]
-	if had && !gone && was == g.Spec.Queue {
-		return nil
-	}
-	if had {
-		delete(b.groups, k)
-		if b.busy[was]--; b.busy[was] == 0 {
-			delete(b.busy, was)
-		}
-		due = append(due, was)
-	}
-	if !gone {
-		b.groups[k] = g.Spec.Queue
-		b.busy[g.Spec.Queue]++
-		due = append(due, g.Spec.Queue)
-	}
-	return due
 }
 
 // commandSeen takes in a Command, and returns the queue that it is for.
@@ -217,7 +190,7 @@ func (b *book) decide(name string) plan {
 		p.mark = "false"
 	}
 	closed := scheduling.QueueStateClosed
-	if b.busy[name] > 0 {
+	if b.groups.queues[name] > 0 {
 		closed = scheduling.QueueStateClosing
 	}
 	if to := next(q.Status.State, action, closed); to != q.Status.State {

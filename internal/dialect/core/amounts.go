@@ -25,7 +25,7 @@ const milliPerGPU = 1000
 func Amounts(list v1.ResourceList) []cluster.Quantity {
 	var t tally
 	t.add(list)
-	return t.quantities()
+	return t.quantities(make([]cluster.Quantity, 0, usual+len(t.rest)))
 }
 
 // Dimension returns the name of the model's dimension in which a resource counts.
@@ -78,14 +78,26 @@ func (t *tally) addRest(name string, x int64) {
 	t.rest = append(t.rest, cluster.Quantity{Name: name, Value: x})
 }
 
-func (t *tally) quantities() []cluster.Quantity {
-	out := make([]cluster.Quantity, 0, 4+len(t.rest))
-	for _, q := range [...]cluster.Quantity{{Name: "cpu", Value: t.cpu}, {Name: "memory", Value: t.memory}, {Name: "gpu", Value: t.gpu}, {Name: "pods", Value: t.pods}} {
-		if q.Value != 0 {
-			out = append(out, q)
-		}
+// usual is how many dimensions have fields in a tally.
+const usual = 4
+
+// quantities appends what is not zero to out.
+func (t *tally) quantities(out []cluster.Quantity) []cluster.Quantity {
+	if t.cpu != 0 {
+		out = append(out, cluster.Quantity{Name: "cpu", Value: t.cpu})
 	}
-	slices.SortFunc(t.rest, func(a, b cluster.Quantity) int { return strings.Compare(a.Name, b.Name) })
+	if t.memory != 0 {
+		out = append(out, cluster.Quantity{Name: "memory", Value: t.memory})
+	}
+	if t.gpu != 0 {
+		out = append(out, cluster.Quantity{Name: "gpu", Value: t.gpu})
+	}
+	if t.pods != 0 {
+		out = append(out, cluster.Quantity{Name: "pods", Value: t.pods})
+	}
+	if len(t.rest) > 1 {
+		slices.SortFunc(t.rest, func(a, b cluster.Quantity) int { return strings.Compare(a.Name, b.Name) })
+	}
 	return append(out, t.rest...)
 }
 

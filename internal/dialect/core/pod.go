@@ -31,7 +31,12 @@ func Pod(p *v1.Pod) cluster.PodState {
 	st.NodeName, st.Nominated = p.Spec.NodeName, p.Status.NominatedNodeName
 	st.Recreated = Recreated(p)
 	st.Returning = st.Recreated && p.DeletionTimestamp != nil && disrupted(p)
-	st.Requests, st.Spec = Requests(p), Class(p)
+	memory := &struct { // one piece of memory, for this happens to every pod
+		spec     cluster.ClassSpec
+		requests [usual]cluster.Quantity
+	}{}
+	st.Requests, st.Spec = appendRequests(p, memory.requests[:0]), &memory.spec
+	class(p, st.Spec)
 	return st
 }
 
@@ -100,12 +105,10 @@ func PodPhase(p *v1.Pod) cluster.Phase {
 	return cluster.Pending
 }
 
-// Class returns what decides where p may run, apart from its requests.
-func Class(p *v1.Pod) *cluster.ClassSpec {
-	s := &cluster.ClassSpec{
-		NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, Spread: p.Spec.TopologySpreadConstraints,
-		HostPorts: hostPorts(p), Claims: claims(p), ConfigMaps: configMaps(p),
-	}
+// class sets in s, which is empty, what decides where p may run, apart from its requests.
+func class(p *v1.Pod, s *cluster.ClassSpec) {
+	s.NodeSelector, s.Tolerations, s.Spread = p.Spec.NodeSelector, p.Spec.Tolerations, p.Spec.TopologySpreadConstraints
+	s.HostPorts, s.Claims, s.ConfigMaps = hostPorts(p), claims(p), configMaps(p)
 	if a := p.Spec.Affinity; a != nil {
 		if n := a.NodeAffinity; n != nil && (n.RequiredDuringSchedulingIgnoredDuringExecution != nil || len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0) {
 			s.NodeAffinity = n
@@ -124,7 +127,6 @@ func Class(p *v1.Pod) *cluster.ClassSpec {
 	if social || len(s.Claims) > 0 || len(s.ConfigMaps) > 0 {
 		s.Namespace = p.Namespace
 	}
-	return s
 }
 
 // hostPorts lists the ports p opens on its node: those of containers and sidecars with a non-zero hostPort.

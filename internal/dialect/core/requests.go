@@ -13,7 +13,10 @@ import (
 //
 // The rule is the one upstream publishes in component-helpers. A plain pod, which nearly all are, is summed here
 // without the quantity arithmetic of that library; the two are kept equal by a property test.
-func Requests(p *v1.Pod) []cluster.Quantity {
+func Requests(p *v1.Pod) []cluster.Quantity { return appendRequests(p, make([]cluster.Quantity, 0, usual)) }
+
+// appendRequests appends [Requests] to out.
+func appendRequests(p *v1.Pod, out []cluster.Quantity) []cluster.Quantity {
 	var t tally
 	if plain(p) {
 		for i := range p.Spec.Containers {
@@ -24,7 +27,7 @@ func Requests(p *v1.Pod) []cluster.Quantity {
 		t.add(RequestList(p))
 	}
 	t.pods = 1
-	return t.quantities()
+	return t.quantities(out)
 }
 
 // RequestList is Requests in Kubernetes' own units and names, without the pod slot, for statuses that users read. The

@@ -12,10 +12,17 @@ import (
 )
 
 // extended adds the claim that the binder will make for the extended resources that p asks for and a DeviceClass stands for.
-func (b *Index) extended(st *cluster.PodState, p *v1.Pod, key string) {
+func (b *Index) extended(st *cluster.PodState, p *v1.Pod) {
+	given := false
+	for _, resource := range resourcesOf(containersOf(p)...) {
+		b.now = append(b.now, want{resource: true, what: resource})
+		given = given || b.class[resource] != nil
+	}
+	if !given { // which holds of most pods
+		return
+	}
 	spec, resources := resourceapi.ResourceClaimSpec{}, []string(nil)
 	for _, r := range parts(p) {
-		b.use(b.asks, r.resource, key)
 		class := b.class[r.resource]
 		if class == nil {
 			continue
@@ -72,6 +79,16 @@ func (p *part) name() string { return fmt.Sprintf("container-%d-request-%d", p.c
 // own. An init container that ends uses those of containers that start after it, and, where it needs more, some that all
 // such init containers use in turn, as many as the neediest of them lacks.
 func parts(p *v1.Pod) []part {
+	containers := containersOf(p)
+	var all []part
+	for _, resource := range resourcesOf(containers...) {
+		all = append(all, partsOf(resource, containers, len(p.Spec.InitContainers))...)
+	}
+	return all
+}
+
+// containersOf are p's containers, init containers first.
+func containersOf(p *v1.Pod) []*v1.Container {
 	containers := make([]*v1.Container, 0, len(p.Spec.InitContainers)+len(p.Spec.Containers))
 	for i := range p.Spec.InitContainers {
 		containers = append(containers, &p.Spec.InitContainers[i])
@@ -79,11 +96,7 @@ func parts(p *v1.Pod) []part {
 	for i := range p.Spec.Containers {
 		containers = append(containers, &p.Spec.Containers[i])
 	}
-	var all []part
-	for _, resource := range resourcesOf(containers...) {
-		all = append(all, partsOf(resource, containers, len(p.Spec.InitContainers))...)
-	}
-	return all
+	return containers
 }
 
 // partsOf is parts for one resource; the first inits containers are init containers.

@@ -20,7 +20,8 @@ type Index struct {
 
 	claims map[string]claim                    // by "namespace/name"
 	users  map[string]map[string]struct{}      // by claim: pods, by "namespace/name"
-	wants  map[string][]string                 // by pod: the claims it is a user of
+	wants  map[string][]want                   // by pod: what it is a user of
+	now    []want                              // of the pod that is being completed
 	slices map[string]*slice                   // by name
 	nodes  map[string]map[string]*slice        // by node: its slices by name
 	class  map[string]*resourceapi.DeviceClass // by extended resource
@@ -29,6 +30,12 @@ type Index struct {
 	off    bool                                // see Extended
 
 	dirtyPods, dirtyNodes map[string]struct{}
+}
+
+// want is something that a pod's event depends on: a claim, by "namespace/name", or an extended resource.
+type want struct {
+	resource bool
+	what     string
 }
 
 // claim is what a claim means to pods.
@@ -49,7 +56,7 @@ type slice struct {
 // NewIndex returns an empty index. queueLabel is the key of the label that says to which queue a shared claim belongs.
 func NewIndex(queueLabel string) *Index {
 	return &Index{
-		queueLabel: queueLabel, claims: map[string]claim{}, users: map[string]map[string]struct{}{}, wants: map[string][]string{},
+		queueLabel: queueLabel, claims: map[string]claim{}, users: map[string]map[string]struct{}{}, wants: map[string][]want{},
 		slices: map[string]*slice{}, nodes: map[string]map[string]*slice{}, class: map[string]*resourceapi.DeviceClass{},
 		all: map[string]*resourceapi.DeviceClass{}, asks: map[string]map[string]struct{}{},
 		dirtyPods: map[string]struct{}{}, dirtyNodes: map[string]struct{}{},
@@ -191,11 +198,10 @@ func (b *Index) Dirty() (pods, nodes []string) {
 
 // Forget forgets a pod that is gone.
 func (b *Index) Forget(pod string) {
-	for _, key := range b.wants[pod] {
-		for _, index := range [...]map[string]map[string]struct{}{b.users, b.asks} {
-			if delete(index[key], pod); len(index[key]) == 0 {
-				delete(index, key)
-			}
+	for _, w := range b.wants[pod] {
+		index := b.index(w)
+		if delete(index[w.what], pod); len(index[w.what]) == 0 {
+			delete(index, w.what)
 		}
 	}
 	delete(b.wants, pod)

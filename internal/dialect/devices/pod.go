@@ -15,13 +15,15 @@ import (
 
 // Pod completes a pod's event: which claims it has, and what its queue is charged for them. A pod that has ended has none.
 func (b *Index) Pod(st *cluster.PodState, p *v1.Pod) {
-	key := p.Namespace + "/" + p.Name
-	if len(b.wants[key]) > 0 {
-		b.Forget(key)
+	b.now = b.now[:0]
+	if st.Phase != cluster.Succeeded && st.Phase != cluster.Failed {
+		b.complete(st, p)
 	}
-	if st.Phase == cluster.Succeeded || st.Phase == cluster.Failed {
-		return
-	}
+	b.use(p.Namespace + "/" + p.Name)
+}
+
+// complete is Pod for one that has not ended. It notes what the event depends on.
+func (b *Index) complete(st *cluster.PodState, p *v1.Pod) {
 	gpus := int64(0)
 	for i := range p.Spec.ResourceClaims {
 		ref := &p.Spec.ResourceClaims[i]
@@ -34,7 +36,7 @@ func (b *Index) Pod(st *cluster.PodState, p *v1.Pod) {
 			need.Missing = p.Namespace + "/" + *ref.ResourceClaimTemplateName + " (template)"
 		} else {
 			object = p.Namespace + "/" + name
-			b.use(b.users, object, key)
+			b.now = append(b.now, want{what: object})
 			c, ok := b.claims[object]
 			if !ok {
 				need.Missing = object
@@ -54,7 +56,7 @@ func (b *Index) Pod(st *cluster.PodState, p *v1.Pod) {
 	if slices.ContainsFunc(st.Spec.Devices, func(d cluster.DeviceNeed) bool { return d.Shared != "" || d.Missing != "" }) {
 		st.Spec.Namespace = p.Namespace // it may matter for other reasons, too
 	}
-	b.extended(st, p, key)
+	b.extended(st, p)
 	charge(st, gpus*1000)
 }
 
@@ -106,12 +108,32 @@ func ClaimName(p *v1.Pod, ref *v1.PodResourceClaim) (name string, made, needed b
 	return "", true, true
 }
 
-func (b *Index) use(index map[string]map[string]struct{}, what, pod string) {
-	if index[what] == nil {
-		index[what] = map[string]struct{}{}
+// use has the indices say that a pod depends on what was noted. Of nearly every event of a pod that is what it was.
+func (b *Index) use(pod string) {
+	delete(b.dirtyPods, pod)
+	if slices.Equal(b.wants[pod], b.now) {
+		return
 	}
-	index[what][pod] = struct{}{}
-	b.wants[pod] = append(b.wants[pod], what)
+	b.Forget(pod)
+	if len(b.now) == 0 {
+		return
+	}
+	b.wants[pod] = slices.Clone(b.now)
+	for _, w := range b.now {
+		index := b.index(w)
+		if index[w.what] == nil {
+			index[w.what] = map[string]struct{}{}
+		}
+		index[w.what][pod] = struct{}{}
+	}
+}
+
+// index is the one that a want is in.
+func (b *Index) index(w want) map[string]map[string]struct{} {
+	if w.resource {
+		return b.asks
+	}
+	return b.users
 }
 
 // GPUs is how many GPUs a claim counts as. A request that asks for alternatives counts as its first, which is what it would

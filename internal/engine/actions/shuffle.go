@@ -17,11 +17,16 @@ type Shuffle struct{ Face string }
 
 // Run looks at each pod that is named once, as far as what may be spent in one run goes.
 func (a Shuffle) Run(s *engine.Session) {
-	sources := s.Rules.Misplaced(a.Face)
-	if len(sources) == 0 {
+	every := s.Rules.ShuffledEvery(a.Face)
+	if every == 0 {
 		return
 	}
 	last, first := s.Rules.LastShuffled(a.Face), s.Recorder.Steps()
+	if next := last.Add(every); !last.IsZero() && next.After(s.Snap.Now) { // nobody may go before, and to find out who would costs what there is to look at
+		s.Recorder.WakeAt(next)
+		return
+	}
+	sources := s.Rules.Misplaced(a.Face)
 	for i := range sources {
 		src := &sources[i]
 		if next := last.Add(src.Every()); !last.IsZero() && next.After(s.Snap.Now) {

@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/rescheduling"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
@@ -304,4 +308,69 @@ func TestShuffle(t *testing.T) {
 	}
 	t.Logf("%d left, %d", left, moves)
 	t.Attr("pods", fmt.Sprintf("%d left, %d of these for another node", left, moves))
+}
+
+// eager is a victim source that counts how often it is asked, and names whoever runs on node n0.
+type eager struct {
+	view  *policy.View
+	asked *int
+}
+
+func (e *eager) Victims() (out []*cluster.Pod) {
+	*e.asked++
+	e.view.Snapshot().EachPod(func(p *cluster.Pod) {
+		if p.NodeName == "n0" {
+			out = append(out, p)
+		}
+	})
+	slices.SortFunc(out, func(x, y *cluster.Pod) int { return strings.Compare(x.Name, y.Name) })
+	return out
+}
+
+func (e *eager) Leaves() bool                               { return true }
+func (e *eager) Every() time.Duration                       { return 5 * time.Minute }
+func (e *eager) Why(*ledger.VictimUnit) string              { return "it is on n0" }
+func (e *eager) MayGo(_ *cluster.Pod, n *cluster.Node) bool { return n.Name != "n0" }
+
+// TestSourcesRest: who says which pods are not to stay is not asked while nobody may go, whatever changes in the cluster meanwhile, and again once the time has passed.
+func TestSourcesRest(t *testing.T) {
+	t.Parallel()
+	s := &lentSite{cpus: []int{4, 4}, zones: []string{"", ""}, bounds: [2]int{50, 60}, every: 5, gangs: []lentGang{{min: 1, cpu: 1, priority: 1, on: []int{0, 0}}}}
+	sc, err := Parse("rest", []byte(s.text()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	b, err := NewEngine(&sc.Options, Mutation{}, func(p engine.Profile, r engine.Registry) (engine.Profile, engine.Registry) {
+		r.Faces[volcano.Face].Plugins[rescheduling.Name] = []policy.Factory{policy.Makes(func(policy.Arguments) (func(*policy.View) *eager, []string, error) {
+			return func(v *policy.View) *eager { return &eager{v, &asked} }, nil, nil
+		})}
+		return p, r
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sc.Play(b); err != nil {
+		t.Fatal(err)
+	}
+	last := -1
+	for minute := range 12 {
+		b.Decisions()
+		before := asked
+		if _, err := b.step(); err != nil {
+			t.Fatal(err)
+		}
+		if rests := last >= 0 && minute < last+5; rests != (asked == before) {
+			t.Errorf("minute %d: asked: %t, while pods last went in minute %d", minute, asked > before, last)
+		}
+		if len(b.Decisions()) > 0 {
+			last = minute
+		}
+		if err := b.Advance(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if last < 0 {
+		t.Error("nobody went")
+	}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -11,6 +12,18 @@ import (
 type Source struct {
 	VictimSource
 	Pods []*cluster.Pod
+}
+
+// SourcesEvery is the shortest time that one of a face's victim sources has between two evictions; 0 without any source.
+func (ps *Plugins) SourcesEvery(face string) (least time.Duration) {
+	for _, tier := range ps.Faces[face] {
+		for _, p := range tier.sources {
+			if every := p.Every(); least == 0 || every < least {
+				least = every
+			}
+		}
+	}
+	return least
 }
 
 // Sources asks a face's tiers which of its pods are not to stay where they are: those sources answer that name somebody, of the first tier in which one does. It costs what they do.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -10,6 +11,9 @@ import (
 
 // Misplaced are the pods of a face that are not to stay where they are, by who says so.
 func (ru *Rules) Misplaced(face string) []policy.Source { return ru.points.Sources(face, ru.snap) }
+
+// ShuffledEvery is the least time between two times that pods of a face go because they are not to stay where they are; 0 where nobody says who is not.
+func (ru *Rules) ShuffledEvery(face string) time.Duration { return ru.points.SourcesEvery(face) }
 
 // LastShuffled is when pods of a face last went because they were not to stay where they were, as far as the Store remembers; 0 for never. What was released of a broken gang counts
 // too. O(gangs).
