@@ -38,13 +38,13 @@ func (s *Snapshot) MemorySince(old *Snapshot) (part Memory, again Again) {
 	}
 	slices.Sort(again.Questions)
 	pods := map[string]*Pod{} // those of which it is said, by UID
-	slots(&s.pods, &old.pods, func(p, _ *Pod) {
+	eachChanged(&s.pods, &old.pods, func(p, _ *Pod) {
 		if p != nil {
 			pods[p.UID] = p
 		}
 	})
 	remnants := map[Key]bool{}
-	slots(&s.gangs, &old.gangs, func(g, was *Gang) {
+	eachChanged(&s.gangs, &old.gangs, func(g, was *Gang) {
 		for _, x := range []*Gang{g, was} {
 			if x != nil && x.Key.Remnant() {
 				remnants[x.Key] = true

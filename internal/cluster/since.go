@@ -82,7 +82,7 @@ func differ[ID any, T any](ids, olds []ID, get, was func(ID) *T, name func(*T) s
 // changed compares two states of a table, page by page. What has moved to another ID is not gone.
 func changed[T any, K comparable](now, old *table[T], key func(*T) K, is func(*T), gone func(K)) {
 	went, here := []K(nil), map[K]bool{}
-	slots(now, old, func(x, y *T) {
+	eachChanged(now, old, func(x, y *T) {
 		if x != nil {
 			is(x)
 			here[key(x)] = true
@@ -98,8 +98,8 @@ func changed[T any, K comparable](now, old *table[T], key func(*T) K, is func(*T
 	}
 }
 
-// slots calls f with what an ID stands for now and stood for before, nil for nothing, where that is not the same. Cost: the pages that changed.
-func slots[T any](now, old *table[T], f func(now, old *T)) {
+// eachChanged calls f with what an ID stands for now and stood for before, nil for nothing, where that is not the same. Cost: the pages that changed.
+func eachChanged[T any](now, old *table[T], f func(now, old *T)) {
 	for i := range max(len(now.pages), len(old.pages)) {
 		var a, b *page[T]
 		if i < len(now.pages) {

@@ -25,43 +25,29 @@ var errFrame = errors.New("no whole entry")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// packers are those that are not in use, two at most: one is a megabyte, which is not to be made for each entry of a busy cluster.
-var packers = make(chan *flate.Writer, 2)
-
-func packer() *flate.Writer {
-	select {
-	case z := <-packers:
-		return z
-	default:
-		z, _ := flate.NewWriter(nil, flate.BestSpeed) // an error is of a level that there is not
-		return z
-	}
-}
+// packer packs one text after another. It is a megabyte, which is not to be made for each entry of a busy cluster; the zero value is ready.
+type packer struct{ z *flate.Writer }
 
 // pack writes what write writes, packed.
-func pack(w io.Writer, write func(io.Writer) error) error {
-	z := packer()
-	defer func() {
-		select {
-		case packers <- z:
-		default:
-		}
-	}()
-	z.Reset(w)
-	if err := write(z); err != nil {
+func (p *packer) pack(w io.Writer, write func(io.Writer) error) error {
+	if p.z == nil {
+		p.z, _ = flate.NewWriter(nil, flate.BestSpeed) // an error is of a level that there is not
+	}
+	p.z.Reset(w)
+	if err := write(p.z); err != nil {
 		return err
 	}
-	return z.Close()
+	return p.z.Close()
 }
 
 // frame prints an entry; body, if there is one, writes its body.
-func frame(e *Entry, body func(io.Writer) error) ([]byte, error) {
+func (p *packer) frame(e *Entry, body func(io.Writer) error) ([]byte, error) {
 	head, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("write an entry: %w", err)
 	}
 	b := bytes.NewBuffer(make([]byte, frameHead, 4096))
-	if err := pack(b, func(w io.Writer) error {
+	if err := p.pack(b, func(w io.Writer) error {
 		_, err := w.Write(head)
 		return err
 	}); err != nil {
@@ -69,7 +55,7 @@ func frame(e *Entry, body func(io.Writer) error) ([]byte, error) {
 	}
 	n := b.Len() - frameHead
 	if body != nil {
-		if err := pack(b, body); err != nil {
+		if err := p.pack(b, body); err != nil {
 			return nil, fmt.Errorf("pack an entry: %w", err)
 		}
 	}

@@ -60,6 +60,7 @@ type Journal struct {
 	mu       sync.Mutex
 	segments []*segment // oldest first; the last one is written, if active is set
 	active   file
+	packer   packer
 	bases    map[string]bool // shards that have a whole cycle in the active segment, from which the next can differ
 	next     uint64
 	latest   map[string]time.Time // moment of each shard's last cycle
@@ -278,7 +279,7 @@ func (j *Journal) append(e *Entry, body func(io.Writer, bool) (bool, error)) err
 			return err
 		}
 	}
-	out, err := frame(e, write)
+	out, err := j.packer.frame(e, write)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,9 @@ import (
 //
 // The rule is the one upstream publishes in component-helpers. A plain pod, which nearly all are, is summed here
 // without the quantity arithmetic of that library; the two are kept equal by a property test.
-func Requests(p *v1.Pod) []cluster.Quantity { return appendRequests(p, make([]cluster.Quantity, 0, usual)) }
+func Requests(p *v1.Pod) []cluster.Quantity {
+	return appendRequests(p, make([]cluster.Quantity, 0, usual))
+}
 
 // appendRequests appends [Requests] to out.
 func appendRequests(p *v1.Pod, out []cluster.Quantity) []cluster.Quantity {
