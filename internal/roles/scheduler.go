@@ -89,7 +89,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	pool := apply.NewPool(guard)
 	annotations := apply.NewAnnotations(pool, kit, p.grouped)
 	event := p.events.recorder(p.SchedulerNames[0])
-	events := apply.NewEvents(pool, p.partition().Pool(), event)
+	events := apply.NewEvents(pool, p.partition().Pool(), p.Client.QPS, event)
 	var known atomic.Pointer[cluster.Snapshot]
 	fates := &apply.Fates{}
 	eo.Latest, eo.Fates, eo.Links = known.Load, fates, p.links

@@ -309,7 +309,7 @@ func TestBoundIsToldLater(t *testing.T) {
 		var told []time.Duration
 		of := map[types.UID]int{}
 		pool := NewPool(nil)
-		n := NewEvents(pool, "pool", func(about client.Object, _, reason, _ string) {
+		n := NewEvents(pool, "pool", 0, func(about client.Object, _, reason, _ string) {
 			if reason == keys.EventScheduled {
 				told = append(told, time.Since(start))
 				of[about.GetUID()]++
@@ -348,7 +348,7 @@ func TestOthersAreToldLater(t *testing.T) {
 		start := time.Now()
 		told := map[string]time.Duration{}
 		pool := NewPool(nil)
-		n := NewEvents(pool, "pool", func(about client.Object, _, _, _ string) { told[about.GetName()] = time.Since(start) })
+		n := NewEvents(pool, "pool", 0, func(about client.Object, _, _, _ string) { told[about.GetName()] = time.Since(start) })
 		go func() { _ = pool.Run(t.Context()) }()
 		n.Bound(&engine.Intent{Pod: "p", UID: "p", Node: "n"})
 		for range 40 { // ten seconds
@@ -376,4 +376,30 @@ func TestOthersAreToldLater(t *testing.T) {
 			t.Errorf("what stood back is said after %v", at)
 		}
 	})
+}
+
+// TestTrailingEventsLeaveRequests: once nobody is bound any more, events that stood back come as fast as is told, or take four fifths of the requests that the process may make.
+func TestTrailingEventsLeaveRequests(t *testing.T) {
+	t.Parallel()
+	for qps, want := range map[float32]time.Duration{0: 10 * time.Second, -1: 10 * time.Second, 3000: 10 * time.Second, 50: time.Minute, 10: 5 * time.Minute} { // order: each on its own
+		synctest.Test(t, func(t *testing.T) {
+			pool, told := NewPool(nil), 0
+			n := NewEvents(pool, "pool", qps, func(client.Object, string, string, string) { told++ })
+			go func() { _ = pool.Run(t.Context()) }()
+			const events = 10 * boundRate
+			for range events {
+				n.Later(func() { told++ })
+			}
+			<-time.After(want - time.Second)
+			synctest.Wait()
+			if told >= events {
+				t.Errorf("%v a second: all %d are told before %v", qps, events, want)
+			}
+			<-time.After(3 * time.Second)
+			synctest.Wait()
+			if told != events {
+				t.Errorf("%v a second: %d of %d are told after %v", qps, told, events, want)
+			}
+		})
+	}
 }

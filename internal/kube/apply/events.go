@@ -26,12 +26,12 @@ const (
 )
 
 // What is told of pods that are bound, or were evicted, stands back while others are being bound or evicted, as the binder's reports do (ADR 5): until
-// none was for boundQuiet, boundLongest at most. Then so many a second are told, and so many while that goes on. What is more than boundMost is
+// none was for boundQuiet, boundLongest at most. Then boundRate a second are told at most, and boundBusy while that goes on. What is more than boundMost is
 // told at once: nothing is left out.
 const (
 	boundQuiet   = 500 * time.Millisecond
 	boundLongest = time.Minute
-	boundRate    = 60
+	boundRate    = 240
 	boundBusy    = 20
 	boundMost    = 8192
 )
@@ -42,6 +42,7 @@ type Events struct {
 	pool  string
 	event func(about client.Object, kind, reason, message string)
 	pace  *rate.Limiter
+	each  time.Duration // between two that are told while nobody is bound or evicted
 	work  *Queue[*boundPod]
 	last  atomic.Pointer[time.Time] // of the last bind of a pod by itself
 	busy  atomic.Pointer[time.Time] // of the last of which Busy was told, or that was put
@@ -57,10 +58,15 @@ type boundPod struct {
 	say  func() // what is said in place of that it is bound; nil for that
 }
 
-// NewEvents returns a teller for the shard called pool; workers tell what trails. Pods that have not been told when they end never are. event
+// NewEvents returns a teller for the shard called pool; workers tell what trails. Pods that have not been told when they end never are. qps is how many requests a second
+// the process may make of the API server, of which events that stood back take four fifths at most, so that whoever is to be bound next finds some left; 0 and less is no bound. event
 // must not block.
-func NewEvents(workers *Pool, pool string, event func(about client.Object, kind, reason, message string)) *Events {
-	n := &Events{pool: pool, event: event, pace: rate.NewLimiter(chosenRate, chosenBurst)}
+func NewEvents(workers *Pool, pool string, qps float32, event func(about client.Object, kind, reason, message string)) *Events {
+	each := time.Second / boundRate
+	if qps > 0 {
+		each = max(each, time.Duration(float32(time.Second)/(0.8*qps)))
+	}
+	n := &Events{pool: pool, event: event, pace: rate.NewLimiter(chosenRate, chosenBurst), each: each}
 	n.work = NewQueue(workers, eventWork, Job[*boundPod]{About: (*boundPod).about, Pace: n.wait, Try: n.tell})
 	return n
 }
@@ -187,9 +193,9 @@ func (n *Events) wait(ctx context.Context, b *boundPod) error {
 // tell tells a pod.
 func (n *Events) tell(_ context.Context, b *boundPod) error {
 	n.say(b)
-	now, each := time.Now(), time.Second/boundRate
+	now, each := time.Now(), n.each
 	if now.Before(n.busy.Load().Add(boundQuiet)) {
-		each = time.Second / boundBusy
+		each = max(each, time.Second/boundBusy)
 	}
 	n.free = now.Add(each)
 	return nil

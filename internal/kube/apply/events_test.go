@@ -19,7 +19,7 @@ func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		pool := NewPool(nil)
-		n := NewEvents(pool, "blue", func(about client.Object, kind, reason, message string) {
+		n := NewEvents(pool, "blue", 0, func(about client.Object, kind, reason, message string) {
 			told = append(told, about.GetNamespace()+"/"+about.GetName()+" "+string(about.GetUID())+" "+kind+" "+reason+": "+message)
 		})
 		begin(t, pool)
@@ -51,7 +51,7 @@ func TestEvents(t *testing.T) {
 func TestGangEvent(t *testing.T) {
 	t.Parallel()
 	var told []string
-	n := NewEvents(NewPool(nil), "blue", func(about client.Object, kind, reason, message string) {
+	n := NewEvents(NewPool(nil), "blue", 0, func(about client.Object, kind, reason, message string) {
 		told = append(told, fmt.Sprintf("%T %s/%s %s %s: %s", about, about.GetNamespace(), about.GetName(), about.GetUID(), reason, message))
 	})
 	b := bundle("b1", "p", "q")
