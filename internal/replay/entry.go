@@ -9,7 +9,9 @@ import (
 
 // StreamFormat names the format of a stream of cycles and its version. A stream is a sequence of entries, each an object of JSON on a line of its
 // own: a keyframe, and then cycles; a gap says that cycles were left out, and a keyframe follows it.
-const StreamFormat = "muster.cycles/v1"
+//
+// firstFormat, which journals may have, is the one before: each entry says all that is remembered. It is read as well.
+const StreamFormat, firstFormat = "muster.cycles/v2", "muster.cycles/v1"
 
 // EntryKind is what an entry of a stream is.
 type EntryKind string

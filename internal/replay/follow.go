@@ -98,7 +98,7 @@ func ReadEntry(text []byte) (*Entry, error) {
 	if err := json.Unmarshal(text, &head); err != nil {
 		return nil, fmt.Errorf("read a cycle: %w", err)
 	}
-	if head.Kind == Keyframe && head.Format != StreamFormat {
+	if head.Kind == Keyframe && head.Format != StreamFormat && head.Format != firstFormat {
 		return nil, fmt.Errorf("read a cycle: the stream's format is %q; this version of muster reads %q", shown(head.Format), StreamFormat)
 	}
 	var e printed

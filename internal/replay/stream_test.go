@@ -165,8 +165,8 @@ func TestChangesAreSmall(t *testing.T) {
 
 	old := replay.Follower{}
 	first := bytes.Replace(whole, []byte(`"kind":"keyframe"`), []byte(`"kind":"cycle"`), 1)
-	first = bytes.Replace(first, []byte(`"format":"muster.cycles/v1",`), nil, 1)
-	for i, line := range [][]byte{keyframe, first} {
+	first = bytes.Replace(first, []byte(`"format":"muster.cycles/v2",`), nil, 1)
+	for i, line := range [][]byte{bytes.Replace(keyframe, []byte("cycles/v2"), []byte("cycles/v1"), 1), first} {
 		if _, err := old.Take(line); err != nil {
 			t.Fatal(err)
 		}
@@ -286,8 +286,8 @@ func TestTakeRefuses(t *testing.T) {
 	for want, line := range map[string]string{
 		"read a cycle: ": "hello",
 		"an entry of kind \"dream\" is not known":     `{"kind":"dream"}`,
-		"an entry without a case":                     `{"kind":"keyframe","format":"muster.cycles/v1"}`,
-		`the stream's format is "muster.cycles/v9"`:   strings.Replace(string(first), "cycles/v1", "cycles/v9", 1),
+		"an entry without a case":                     `{"kind":"keyframe","format":"muster.cycles/v2"}`,
+		`the stream's format is "muster.cycles/v9"`:   strings.Replace(string(first), "cycles/v2", "cycles/v9", 1),
 		"cycle 2 does not follow on 2":                string(second),
 		`unknown field "more"`:                        `{"kind":"still","more":1}`,
 		`queues[0] (q): quota of gpu is -7`:           strings.Replace(string(third), `"gpu","Value":3`, `"gpu","Value":-7`, 1),
