@@ -286,6 +286,8 @@ func TestTakeRefuses(t *testing.T) {
 	for want, line := range map[string]string{
 		"read a cycle: ": "hello",
 		"an entry of kind \"dream\" is not known":     `{"kind":"dream"}`,
+		"after the entry comes \"{}\"":                strings.TrimSuffix(string(third), "\n") + "{}\n",
+		`the keyframe's format is ""`:                 strings.Replace(string(third), `,"cycle":`, `,"kind":"keyframe","cycle":`, 1),
 		"an entry without a case":                     `{"kind":"keyframe","format":"muster.cycles/v2"}`,
 		`the stream's format is "muster.cycles/v9"`:   strings.Replace(string(first), "cycles/v2", "cycles/v9", 1),
 		"cycle 2 does not follow on 2":                string(second),
