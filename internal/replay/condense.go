@@ -30,10 +30,13 @@ func (f *Follower) Condensed(w io.Writer, whole bool) (isWhole bool, err error) 
 	if !f.there {
 		return false, errNothing
 	}
-	if whole || f.since == 0 {
+	switch {
+	case whole || f.since == 0:
 		err = wholeLine(w, f.cycle, f.cluster, f.Case())
 		isWhole = true
-	} else {
+	case f.line != nil: // the scheduler has said it
+		_, err = w.Write(f.line)
+	default:
 		err = f.part(w)
 	}
 	f.condensed(err == nil)

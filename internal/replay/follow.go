@@ -30,6 +30,7 @@ type Follower struct {
 	pods       kept[string, cluster.PodState]
 	objects    kept[objectKey, cluster.ObjectState]
 	since      uint64 // the cycle that was condensed last; 0 while there is none
+	line       []byte // of the latest cycle, if it was read and differs from the one that was condensed last
 }
 
 // kept are the objects of a kind, each as the event that said so: an image has the same, and so do all Followers that were given the same Entry. Nobody writes to them.
@@ -82,14 +83,15 @@ type objectKey struct {
 // Entry is a line of a stream that was read. It is not written to: several Followers may be given it, and share what it says.
 type Entry struct {
 	printed
-	of   *Case // of a keyframe and a change
+	of   *Case  // of a keyframe and a change
+	line []byte // of a change
 	size int
 }
 
 // Size is how many bytes the line had, 0 for an entry that was not read.
 func (e *Entry) Size() int { return e.size }
 
-// ReadEntry reads a line of a stream. One of another format, or that says what no scheduler would say, is an error. Cost: what it says.
+// ReadEntry reads a line of a stream, which is not written to after that. One of another format, or that says what no scheduler would say, is an error. Cost: what it says.
 func ReadEntry(text []byte) (*Entry, error) {
 	if !bytes.HasPrefix(text, []byte(`{"kind":"cycle",`)) { // which have no format, and come thousands of times
 		var head struct {
@@ -131,7 +133,10 @@ func ReadEntry(text []byte) (*Entry, error) {
 		return nil, err
 	}
 	e.File = nil // the case has it
-	return &Entry{e, c, len(text)}, nil
+	if e.Kind == Keyframe {
+		return &Entry{printed: e, of: c, size: len(text)}, nil
+	}
+	return &Entry{e, c, text, len(text)}, nil
 }
 
 // Take takes in a line of a stream, and says what it is: [ReadEntry], and then [Follower.Add].
@@ -156,6 +161,10 @@ func (f *Follower) Add(e *Entry) (EntryKind, error) {
 		return "", fmt.Errorf("read a cycle: cycle %d does not follow on %d", e.Cycle, f.cycle)
 	}
 	c := e.of
+	f.line = nil
+	if e.Kind == Change && e.After == 0 && f.since == f.cycle {
+		f.line = e.line
+	}
 	if e.Kind == Keyframe {
 		f.empty()
 		f.head, f.cluster, f.there = Case{Version: c.Version, Profile: c.Profile, StorageCapacity: c.StorageCapacity}, e.Cluster, true

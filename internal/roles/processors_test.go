@@ -22,19 +22,19 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// TestGCPercent: who answers people by himself, and all in one process, hold their memory down; the other roles collect as Go has it.
-func TestGCPercent(t *testing.T) {
+// TestCollects: who answers people by himself, and all in one process, hold their memory down; the other roles collect as the program has it.
+func TestCollects(t *testing.T) {
 	t.Parallel()
 	for _, role := range slices.Concat(Names(), Apart()) {
-		want := 0
+		percent, floor := 0, uint64(0)
 		if role == UI {
-			want = uiGCPercent
+			percent, floor = 30, 48<<20
 		}
-		if got := gcPercent([]string{role}); got != want {
-			t.Errorf("%s: %d, want %d", role, got, want)
+		if p, f := collects([]string{role}); p != percent || f != floor {
+			t.Errorf("%s: %d %% and %d bytes, want %d and %d", role, p, f, percent, floor)
 		}
 	}
-	if got := gcPercent(Names()); got != allGCPercent {
-		t.Errorf("all: %d, want %d", got, allGCPercent)
+	if p, f := collects(Names()); p != allGCPercent || f != 0 {
+		t.Errorf("all: %d %% and %d bytes, want %d and 0", p, f, allGCPercent)
 	}
 }

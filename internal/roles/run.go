@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -138,8 +137,8 @@ func Run(ctx context.Context, names []string, s *Settings, version string) error
 		return err
 	}
 	app.InstallLogger(log)
-	if percent := gcPercent(names); percent > 0 && os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
+	if percent, floor := collects(names); percent > 0 && os.Getenv("GOGC") == "" {
+		app.CollectAt(percent, floor) // for as long as it lives
 	}
 	if n := processors(names); n > 0 {
 		app.LimitProcessors(n, os.LookupEnv)
@@ -151,23 +150,19 @@ func Run(ctx context.Context, names []string, s *Settings, version string) error
 	return p.run(ctx)
 }
 
-// uiGCPercent is for a process that is the role ui alone: beside 500 nodes and 2,000 gangs that wait it peaks at 102 to 105 MiB with it, and at 141 to 145 while
-// a forecast is made (BenchmarkRole, BenchmarkRoleForecasts). GOGC overrules it.
-const uiGCPercent = 30
-
 // allGCPercent is for a process with all roles. After 4,000 one-GPU Jobs on 500 nodes some 50 MiB are in use; the process had 168 MiB at most in place of the 175 of Go's 100 % (one fill
 // each, nothing else running), and in another pair collected 98 times in place of 78. GOGC overrules it.
 const allGCPercent = 80
 
-// gcPercent is at how much growth a process with these roles, and no others, collects its garbage; 0 for what Go has.
-func gcPercent(names []string) int {
+// collects is at how much growth a process with these roles, and no others, collects its garbage, and how many bytes it lets be before; 0 for what the program has.
+func collects(names []string) (percent int, floor uint64) {
 	switch {
 	case slices.Equal(names, []string{UI}):
-		return uiGCPercent
+		return ui.GCPercent, ui.GCFloor
 	case slices.Equal(names, Names()):
-		return allGCPercent
+		return allGCPercent, 0
 	}
-	return 0
+	return 0, 0
 }
 
 // processors bounds GOMAXPROCS of a process by the roles in it; 0 is no bound.

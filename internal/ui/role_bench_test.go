@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/cycles"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -47,6 +48,7 @@ func TestRoleProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	app.CollectAt(GCPercent, GCFloor) // as muster has it for this role
 	groups[sim.Key("").Face] = []string{groupWork}
 	j, err := journal.Open(journal.Options{Folder: at[2]})
 	if err != nil {
@@ -131,8 +133,7 @@ func beside(b *testing.B, city roleCity) {
 		}
 	})
 	role := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestRoleProcess$", "-test.v")
-	role.Env = append([]string{"GOGC=30"}, os.Environ()...) // as muster has it for this role
-	role.Env = append(role.Env, fmt.Sprintf("%s=https://%s %s %s %s", roleOf, l.Addr(), server.Fingerprint(), b.TempDir(), cmp.Or(city.forecasts, 10*time.Minute)))
+	role.Env = append(os.Environ(), fmt.Sprintf("%s=https://%s %s %s %s", roleOf, l.Addr(), server.Fingerprint(), b.TempDir(), cmp.Or(city.forecasts, 10*time.Minute)))
 	in, err := role.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
