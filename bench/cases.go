@@ -59,7 +59,7 @@ type benchCase struct {
 	Seen bool `json:"seen,omitempty"`
 }
 
-// reach is what a figure's median, its ratio to kube-scheduler's, or how much more it is, should be at most or at least. One of them is set; a maximum may be 0.
+// reach is what a figure's median, its ratio to kube-scheduler's, or how much more it is, should be at most or at least. One of them is set; a maximum may be 0. Of min and minRatio both may be: either is enough.
 type reach struct {
 	Max      *float64 `json:"max,omitempty"`
 	Min      float64  `json:"min,omitempty"`
@@ -107,13 +107,16 @@ func readCases(text []byte) ([]benchCase, error) {
 					set++
 				}
 			}
+			if r.Min != 0 && r.MinRatio != 0 {
+				set--
+			}
 			if _, ok := figureOf(k); !ok || set != 1 {
-				wrong = fmt.Sprintf("reach: %s is no figure, or does not say one of max, min, maxRatio, minRatio and maxMore", k)
+				wrong = fmt.Sprintf("reach: %s is no figure, or does not say one of max, min (or minRatio), maxRatio, minRatio and maxMore", k)
 			}
 		}
 		for _, s := range c.Sides {
-			if s != sideMuster && s != sideKube && (s != sideAlone || !c.Seen) {
-				wrong = fmt.Sprintf("sides: %s is neither %s nor %s", s, sideMuster, sideKube)
+			if s != sideMuster && s != sideKube && (s != sideAlone || !c.Seen) && (s != sideBare || c.Load != "vcjobs") {
+				wrong = fmt.Sprintf("sides: %s is neither %s nor %s, nor %s of vcjobs", s, sideMuster, sideKube, sideBare)
 			}
 		}
 		if wrong != "" {
@@ -156,8 +159,11 @@ func (c *benchCase) volcano() bool { return c.API != "" || c.Load == "vcjobs" }
 
 // reference is the side that Muster's is compared with.
 func (c *benchCase) reference() string {
-	if c.Seen {
+	switch {
+	case c.Seen:
 		return sideAlone
+	case slices.Contains(c.Sides, sideBare):
+		return sideBare
 	}
 	return sideKube
 }

@@ -89,6 +89,19 @@ func measure(pods []pod, start time.Time) (map[string]float64, error) {
 	return out, nil
 }
 
+// madePerSecond is how many pods were made a second, from the first to the last of them.
+func madePerSecond(pods []pod) float64 {
+	var last time.Time
+	first := pods[0].made
+	for _, p := range pods {
+		last = later(last, p.made)
+		if p.made.Before(first) {
+			first = p.made
+		}
+	}
+	return float64(len(pods)) / max(0.001, last.Sub(first).Seconds())
+}
+
 // roomToBind says how long each gang, of pods that take a node each, waited since there was room for it, the shortest first: from the first
 // moment, once its last pod was made, at which there were as many free nodes as it still needed together with the gangs that were complete
 // before it. A gang some of whose pods never had a node does not count.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,8 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
+	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/controllers/vcjob"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -365,47 +368,60 @@ func (t *trial) crowd(ctx context.Context) error {
 	})
 }
 
+// vcjob is a Job of Volcano's.
+func (t *trial) vcjob(i int) *vcbatch.Job {
+	c, tasks := t.c, max(1, t.c.Tasks)
+	name := fmt.Sprintf("job-%05d", i)
+	j := &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space}}
+	j.Spec.SchedulerName, j.Spec.MinAvailable, j.Spec.MaxRetry = vckeys.SchedulerName, int32(c.Gang), 3
+	j.Spec.Queue = vckeys.DefaultQueue
+	for _, plugin := range c.Plugins {
+		if j.Spec.Plugins == nil {
+			j.Spec.Plugins = map[string][]string{}
+		}
+		j.Spec.Plugins[plugin] = []string{}
+	}
+	for k := range tasks {
+		spec := t.spec(0)
+		spec.SchedulerName, spec.RestartPolicy = "", corev1.RestartPolicyOnFailure
+		j.Spec.Tasks = append(j.Spec.Tasks, vcbatch.TaskSpec{
+			Name: fmt.Sprintf("t%d", k), Replicas: int32(c.Gang / tasks), MinAvailable: ptr.To(int32(c.Gang / tasks)),
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(name)}, Spec: spec},
+		})
+	}
+	return j
+}
+
+// creates returns what makes an object, of Kubernetes' or of Volcano's.
+func (t *trial) creates(ctx context.Context) (func(client.Object) error, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), vcbatch.AddToScheme(scheme), vcscheduling.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	writer, err := client.New(t.lab.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("a client of Volcano's kinds: %w", err)
+	}
+	return func(o client.Object) error {
+		if err := writer.Create(ctx, o); err != nil {
+			return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
+		}
+		return nil
+	}, nil
+}
+
 // vcjobs has Jobs of Volcano's, submitted at once while Muster runs, until all their pods run.
 func (t *trial) vcjobs(ctx context.Context) (map[string]float64, error) {
 	c := t.c
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := vcbatch.AddToScheme(scheme); err != nil {
+	create, err := t.creates(ctx)
+	if err != nil {
 		return nil, err
 	}
-	writer, err := client.New(t.lab.Config(), client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("a client of Volcano's Jobs: %w", err)
-	}
-	tasks := max(1, c.Tasks)
 	at := time.Now()
-	err = each(ctx, c.Size, func(i int) error {
-		name := fmt.Sprintf("job-%05d", i)
-		j := &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space}}
-		j.Spec.SchedulerName, j.Spec.MinAvailable, j.Spec.MaxRetry = vckeys.SchedulerName, int32(c.Gang), 3
-		j.Spec.Queue = vckeys.DefaultQueue
-		for _, plugin := range c.Plugins {
-			if j.Spec.Plugins == nil {
-				j.Spec.Plugins = map[string][]string{}
-			}
-			j.Spec.Plugins[plugin] = []string{}
-		}
-		for k := range tasks {
-			spec := t.spec(0)
-			spec.SchedulerName, spec.RestartPolicy = "", corev1.RestartPolicyOnFailure
-			j.Spec.Tasks = append(j.Spec.Tasks, vcbatch.TaskSpec{
-				Name: fmt.Sprintf("t%d", k), Replicas: int32(c.Gang / tasks), MinAvailable: ptr.To(int32(c.Gang / tasks)),
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(name)}, Spec: spec},
-			})
-		}
-		if err := writer.Create(ctx, j); err != nil {
-			return fmt.Errorf("make Job %s: %w", name, err)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := each(ctx, c.Size, func(i int) error { return create(t.vcjob(i)) }); err != nil {
 		return nil, err
 	}
 	if err := t.o.wait(ctx, "all pods run", bindPatience, t.sched, func(n counts) bool { return n.ran >= c.pods() }); err != nil {
@@ -416,16 +432,44 @@ func (t *trial) vcjobs(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	pods, _ := t.o.seen()
-	var made, ran time.Time
-	first := pods[0].made
+	var ran time.Time
 	for _, p := range pods {
-		made, ran = later(made, p.made), later(ran, p.ran)
-		if p.made.Before(first) {
-			first = p.made
-		}
+		ran = later(ran, p.ran)
 	}
-	out["all_ran_s"] = ran.Sub(at).Seconds()
-	out["made_per_s"] = float64(len(pods)) / max(0.001, made.Sub(first).Seconds())
+	out["all_ran_s"], out["made_per_s"] = ran.Sub(at).Seconds(), madePerSecond(pods)
+	return out, nil
+}
+
+// bare makes the Jobs of vcjobs, and for each at once all that Muster's controller makes, by itself: as fast as the API server takes it, and Kubernetes' own controllers with it, when nobody has anything to decide, and nobody places the pods.
+func (t *trial) bare(ctx context.Context) (map[string]float64, error) {
+	create, err := t.creates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = each(ctx, t.c.Size, func(i int) error {
+		j := t.vcjob(i)
+		if err := create(j); err != nil {
+			return err
+		}
+		for _, o := range vcjob.Made(j) {
+			if err := create(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.o.wait(ctx, "all pods are made", bindPatience, nil, func(n counts) bool { return n.made >= t.c.pods() }); err != nil {
+		return nil, err
+	}
+	out, err := t.finish(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods, _ := t.o.seen()
+	out["made_per_s"] = madePerSecond(pods)
 	return out, nil
 }
 

@@ -99,7 +99,7 @@ func (w *wish) check(b *bench) error {
 		return fmt.Errorf("-rounds %d: must not be negative", w.rounds)
 	case !(w.scale > 0 && w.scale <= 1):
 		return fmt.Errorf("-scale %v: must be above 0, and 1 at most", w.scale)
-	case !slices.Contains([]string{"", sideMuster, sideKube, sideAlone}, w.side):
+	case !slices.Contains([]string{"", sideMuster, sideKube, sideAlone, sideBare}, w.side):
 		return fmt.Errorf("-side %s: it is %s or %s", w.side, sideMuster, sideKube)
 	case w.results != "" && (w.scale != 1 || w.side != "" || b.profile != ""):
 		return errors.New("-results: what is written there has the size, and the sides, of the case, and no profiles were taken: leave out -scale, -side and -profile")

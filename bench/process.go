@@ -186,7 +186,7 @@ func (t *trial) keep(name string, get func(path string) ([]byte, error), path st
 	return nil
 }
 
-// getters ask for a path of the lab's API server, and of the profilers of Muster and of the role beside it.
+// getters ask for a path of the lab's API server, and of the profilers of Muster, of Volcano's controllers and of the role beside it.
 func (t *trial) getters(ctx context.Context) map[string]func(string) ([]byte, error) {
 	out := map[string]func(string) ([]byte, error){"lab": func(path string) ([]byte, error) {
 		path, query, _ := strings.Cut(path, "?")
@@ -196,7 +196,7 @@ func (t *trial) getters(ctx context.Context) map[string]func(string) ([]byte, er
 		}
 		return r.DoRaw(ctx)
 	}}
-	for name, port := range map[string]int{sideMuster: t.port, install.UI: t.besidePort} { // order: into a map
+	for name, port := range map[string]int{sideMuster: t.port, volcanoControllers: t.controllersPort, install.UI: t.besidePort} { // order: into a map
 		if port > 0 {
 			out[name] = func(path string) ([]byte, error) {
 				return get(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", port, path))

@@ -56,7 +56,7 @@ func (r *result) verdict(c *benchCase, f figure) string {
 		if !have {
 			return ""
 		}
-		reached = want.Max != nil && mine.Median <= *want.Max || want.Min != 0 && mine.Median >= want.Min
+		reached = want.Max != nil && mine.Median <= *want.Max || want.Min != 0 && mine.Median >= want.Min || want.MinRatio != 0 && ratio >= want.MinRatio
 	case !both:
 		return ""
 	case want.MaxMore != 0:
@@ -85,6 +85,8 @@ func (w reach) words() string {
 	switch {
 	case w.Max != nil:
 		return fmt.Sprintf("≤ %g", *w.Max)
+	case w.Min != 0 && w.MinRatio != 0:
+		return fmt.Sprintf("≥ %g, or ≥ %g ×", w.Min, w.MinRatio)
 	case w.Min != 0:
 		return fmt.Sprintf("≥ %g", w.Min)
 	case w.MaxRatio != 0:

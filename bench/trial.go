@@ -27,6 +27,8 @@ const (
 	sideKube   = "kube-scheduler"
 	// sideAlone is Muster without the role ui, in a case that has it beside.
 	sideAlone = "muster alone"
+	// sideBare is nobody: this program makes what Muster would, as fast as the API server takes it.
+	sideBare = "bare"
 )
 
 const (
@@ -66,9 +68,9 @@ type trial struct {
 	runs   *runSampler
 	stop   context.CancelCauseFunc // of the trial, when the scheduler ends by itself
 	port   int                     // of its profiles; 0: none
-	// besidePort is likewise of the role beside it.
-	besidePort int
-	rss        float64 // the most that a scheduler which has ended had
+	// besidePort is likewise of the role beside it, controllersPort of Volcano's controllers.
+	besidePort, controllersPort int
+	rss                         float64 // the most that a scheduler which has ended had
 
 	begin    mark
 	profiled sync.WaitGroup
@@ -138,6 +140,9 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 		}
 	}()
 	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks, "groups": t.groups, "vcjobs": t.vcjobs}
+	if side == sideBare {
+		return t.bare(ctx)
+	}
 	return loads[c.Load](ctx)
 }
 
@@ -177,7 +182,12 @@ func (t *trial) start(ctx context.Context) (err error) {
 		case t.c.Seen:
 			err = t.startSeen(ctx)
 		case t.c.volcano():
-			if t.controllers, err = t.b.muster(t.lab, volcanoControllers, 0); err != nil {
+			if t.b.profile != "" {
+				if t.controllersPort, err = freePort(); err != nil {
+					return err
+				}
+			}
+			if t.controllers, err = t.b.muster(t.lab, volcanoControllers, t.controllersPort); err != nil {
 				return err
 			}
 			t.sched, err = t.b.muster(t.lab, "all", t.port, "--volcano-scheduler-name", vckeys.SchedulerName)
@@ -281,14 +291,16 @@ func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	pods, n := t.o.seen()
-	out, err := measure(pods, t.begin.at)
-	if err != nil {
-		return nil, err
+	out := map[string]float64{}
+	if t.sched != nil { // else nobody places them
+		if out, err = measure(pods, t.begin.at); err != nil {
+			return nil, err
+		}
+		out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
+		out["rss_mib"] = max(t.rss, memoryOf(t.sched.pid(), "VmHWM"))
 	}
 	out["revisions_per_pod"] = float64(end-t.begin.revision-int64(n.ran)) / float64(n.made)
 	out["lab_cpu_s"] = cpuOf(t.lab.State().PID) - t.begin.labCPU
-	out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
-	out["rss_mib"] = max(t.rss, memoryOf(t.sched.pid(), "VmHWM"))
 	if t.runs != nil {
 		delete(out, "revisions_per_pod") // Leases are in it
 		mean, p99 := t.runs.end()

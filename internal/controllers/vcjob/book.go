@@ -28,6 +28,7 @@ type book struct {
 	queues  map[string]*scheduling.Queue
 	classes map[string]*schedulingv1.PriorityClass
 	claims  map[key]bool
+	making  time.Time // when a pod was made last
 }
 
 // entry is what is known of a Job: it, and what is there in its name, which may come first or stay longer.
@@ -46,6 +47,7 @@ type entry struct {
 	refused  int                     // how many times in turn the API server has refused what was to be written
 	hosts    string                  // what the ConfigMap of plugin svc was last made to say
 	made     map[string]time.Time    // when pods and PodGroups were made that were not seen yet, by name
+	trails   time.Time               // since when only the status's counts are not written; zero if they are
 }
 
 // member is a pod of a Job, with what its annotations say.
@@ -113,7 +115,7 @@ func (b *book) jobWritten(j *batch.Job) {
 
 // forget drops what is known of one Job, when it is gone, and perhaps another has its name. Its pods and groups stay: they are there.
 func (e *entry) forget() {
-	e.job, e.updates, e.answered, e.refused, e.hosts = nil, 0, 0, 0, ""
+	e.job, e.updates, e.answered, e.refused, e.hosts, e.trails = nil, 0, 0, 0, "", time.Time{}
 	clear(e.evicted)
 	clear(e.failedAt)
 	clear(e.made)

@@ -349,6 +349,9 @@ func (c *Controller) make(ctx context.Context, k key, o client.Object) error {
 	}
 	c.loop.Lock()
 	defer c.loop.Unlock()
+	if _, pod := o.(*corev1.Pod); pod {
+		c.book.making = c.deps.Clock.Now()
+	}
 	if e := c.book.jobs[k]; e != nil && e.pods[o.GetName()] == nil && e.groups[o.GetName()] == nil {
 		e.made[o.GetName()] = c.deps.Clock.Now()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -219,7 +220,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("at rest: %s", got)
 		}
 		admit(w.Server, j)
-		pass(time.Second)
+		pass(time.Second + trailAfter)
 		if got := w.wrote(); got != "3 create Pod, 1 patch Job/status" {
 			t.Errorf("admitted: %s", got)
 		}
@@ -585,5 +586,39 @@ func TestReasons(t *testing.T) {
 		}
 		kubetest.Edit(w.Server, g, func(g *scheduling.PodGroup) { g.Status.Conditions[0].Status = corev1.ConditionFalse })
 		because("", "")
+	})
+}
+
+// TestMade: what is said to be made of a Job is what the controller makes of it, but for what the API server adds.
+func TestMade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.start()
+		j := job(func(j *batch.Job) { j.Spec.Plugins = map[string][]string{"env": {}, "svc": {}} })
+		w.up(j)
+		w.Get(j)
+		j.Status = batch.JobStatus{}
+		var names []string
+		for _, want := range Made(j) {
+			got := want.DeepCopyObject().(client.Object)
+			if !w.Get(got) {
+				t.Errorf("%T %s is not there", want, want.GetName())
+			}
+			names = append(names, fmt.Sprintf("%T", want))
+			if d := cmp.Diff(want.GetOwnerReferences(), got.GetOwnerReferences()); d != "" {
+				t.Error(d)
+			}
+			if want, ok := want.(*corev1.Pod); ok {
+				got := got.(*corev1.Pod)
+				got.Spec.NodeName = ""
+				if d := cmp.Diff(want.Spec, got.Spec); d != "" {
+					t.Error(d)
+				}
+			}
+		}
+		if want := "*v1.ConfigMap *v1.Service *v1.NetworkPolicy *v1beta1.PodGroup *v1.Pod *v1.Pod *v1.Pod"; strings.Join(names, " ") != want {
+			t.Errorf("made are %v, want %s", names, want)
+		}
 	})
 }

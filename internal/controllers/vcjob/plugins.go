@@ -85,6 +85,9 @@ func (ps jobPlugins) onPod(p *corev1.Pod, t *batch.TaskSpec, index int) {
 func (ps jobPlugins) objects(e *entry, p *plan, is *batch.JobStatus) {
 	for i, plugin := range ps.list {
 		there := is.ControlledResources["plugin-"+ps.names[i]] == ps.names[i]
+		if there && e.job.Generation <= 1 {
+			continue // as it is at nearly all looks
+		}
 		for _, o := range plugin.objects() {
 			stale := o.refresh != nil && e.hosts != string(o.refresh) && (!there || e.job.Generation > 1) // one of generation 1 was never changed
 			if o.refresh != nil {

@@ -62,6 +62,57 @@ func (e *entry) counted(own []*member) *batch.JobStatus {
 	return s
 }
 
+// What nobody waits for of a status is written once it has stood for trailAfter, so that the counts of pods that start, or end, together come in one write, and
+// stands back while pods are made, until none was for makingQuiet, trailLongest at most. In between it is looked at every trailStep. The scheduler has the same
+// for PodGroups.
+const (
+	trailAfter   = time.Second
+	makingQuiet  = 500 * time.Millisecond
+	trailStep    = 2 * time.Second
+	trailLongest = 10 * time.Second
+)
+
+// standBack is until when a status is not written; zero: it is written, or says nothing new.
+func (b *book) standBack(e *entry, is *batch.JobStatus, now time.Time) time.Time {
+	if !trails(&e.job.Status, is) {
+		e.trails = time.Time{}
+		return time.Time{}
+	}
+	if e.trails.IsZero() {
+		e.trails = now
+	}
+	due := e.trails.Add(trailAfter)
+	if quiet := b.making.Add(makingQuiet); quiet.After(due) && quiet.After(now) {
+		due = later(quiet, now.Add(trailStep))
+	}
+	if last := e.trails.Add(trailLongest); last.Before(due) {
+		due = last
+	}
+	if due.After(now) {
+		return due
+	}
+	e.trails = time.Time{}
+	return time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// trails says of a status that nobody waits for it: it says only of other numbers of pods that they are in this phase or that, while some of them wait or end, so that more is to come.
+func trails(was, is *batch.JobStatus) bool {
+	if is.Pending+is.Terminating == 0 {
+		return false
+	}
+	rest := *is
+	rest.Pending, rest.Running, rest.Succeeded, rest.Failed, rest.Terminating, rest.Unknown = was.Pending, was.Running, was.Succeeded, was.Failed, was.Terminating, was.Unknown
+	rest.TaskStatusCount = was.TaskStatusCount
+	return equality.Semantic.DeepEqual(was, &rest) && !equality.Semantic.DeepEqual(was, is)
+}
+
 // kept are the counters of a Job that has come to its end: pods that are cleared away later do not change how it ended.
 func kept(was, is *batch.JobStatus) {
 	if finished(was.State.Phase) && is.Pending+is.Running+is.Terminating+is.Unknown == 0 && was.Pending+was.Running+was.Terminating+was.Unknown == 0 &&

@@ -38,6 +38,10 @@ func (b *book) work(e *entry, own []*member, p *plan, now time.Time, o rules) {
 		}
 		kept(&j.Status, is)
 	}
+	if until := b.standBack(e, is, now); !until.IsZero() {
+		p.again = sooner(p.again, until)
+		return
+	}
 	p.status = stamped(&j.Status, is, now)
 }
 
