@@ -295,7 +295,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		t.readVolcanoQueue(key, q, apply)
 	case VolcanoPodGroups:
 		pg, _ := object.(*v1beta1.PodGroup)
-		t.readVolcanoGang(key, pg, apply)
+		t.readVolcanoGroup(key, pg, apply)
 	case UpstreamPodGroups:
 		pg, _ := object.(*schedulingv1beta1.PodGroup)
 		t.readUpstreamGang(key, pg)
@@ -337,7 +337,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		}
 		t.followUpstream(key, old, p)
 		t.followKubeBatch(key, old, p)
-		left := t.own(key, old, p, apply)
+		left, leftVolcano := t.own(key, old, p, apply), t.ownVolcano(key, old, p, apply)
 		delete(t.dirty, key)
 		if p == nil {
 			t.problem(Pods, key, "")
@@ -347,6 +347,9 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		}
 		if left != (types.NamespacedName{}) {
 			t.readGang(left, apply)
+		}
+		if leftVolcano != (types.NamespacedName{}) {
+			t.readVolcanoGang(leftVolcano, apply)
 		}
 		if old == nil || p == nil || p.UID != old.UID {
 			for _, r := range t.byPod[key] {

@@ -18,8 +18,10 @@ import (
 // volcanoFace is what is known of Volcano's objects. Without scheduler names nothing ever is.
 type volcanoFace struct {
 	schedulers []string
-	groups     map[types.NamespacedName]*v1beta1.PodGroup // of our shard
-	queues     map[string]*v1beta1.Queue                  // of our shard
+	groups     map[types.NamespacedName]*v1beta1.PodGroup      // of our shard, and what pods do without (volcano.Own)
+	objects    map[types.NamespacedName]*v1beta1.PodGroup      // those that are there, of all shards
+	owns       map[types.NamespacedName][]types.NamespacedName // of PodGroups that pods do without, these pods
+	queues     map[string]*v1beta1.Queue                       // of our shard
 
 	hypers    *hypernodes.Tree
 	tiers     map[string]int                                 // by name, as of the last look at the tree
@@ -34,7 +36,8 @@ type volcanoFace struct {
 
 func newVolcanoFace(schedulers []string, s nodeshards.Sharding) volcanoFace {
 	return volcanoFace{
-		schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{},
+		schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, objects: map[types.NamespacedName]*v1beta1.PodGroup{}, owns: map[types.NamespacedName][]types.NamespacedName{},
+		queues: map[string]*v1beta1.Queue{},
 		hypers: hypernodes.New(), asking: map[types.NamespacedName]bool{}, subgroups: map[types.NamespacedName]*volcano.Subgroups{},
 		members: map[types.NamespacedName]map[types.UID]*v1.Pod{}, regrouped: map[types.NamespacedName]struct{}{}, sharded: newSharded(s),
 	}
@@ -45,9 +48,67 @@ func (f *volcanoFace) ours(p *v1.Pod) bool {
 	return slices.Contains(f.schedulers, p.Spec.SchedulerName)
 }
 
-// readVolcanoGang takes in a PodGroup of Volcano's.
-func (t *Translator) readVolcanoGang(key types.NamespacedName, pg *v1beta1.PodGroup, apply func(cluster.Event)) {
-	theirs := ""
+// readVolcanoGroup takes in a PodGroup of Volcano's; nil is one that is gone.
+func (t *Translator) readVolcanoGroup(key types.NamespacedName, pg *v1beta1.PodGroup, apply func(cluster.Event)) {
+	if pg == nil {
+		delete(t.volcano.objects, key)
+	} else {
+		t.volcano.objects[key] = pg
+	}
+	t.readVolcanoGang(key, apply)
+}
+
+// standingVolcano is what a gang of Volcano's is: its PodGroup, or else that which the pod of the smallest UID does without, among those that do; nil for neither.
+func (t *Translator) standingVolcano(key types.NamespacedName) *v1beta1.PodGroup {
+	if pg := t.volcano.objects[key]; pg != nil {
+		return pg
+	}
+	var least *v1.Pod
+	for _, pod := range t.volcano.owns[key] {
+		if p := t.pods[pod]; least == nil || p.UID < least.UID {
+			least = p
+		}
+	}
+	if least == nil {
+		return nil
+	}
+	return volcano.Own(least)
+}
+
+// ownVolcano takes in what PodGroup of Volcano's a pod does without, when it changes from old to p; nil is no pod. It returns the gang that it stood for and does not any more, to be told of once the pod has been.
+func (t *Translator) ownVolcano(key types.NamespacedName, old, p *v1.Pod, apply func(cluster.Event)) (left types.NamespacedName) {
+	gang := func(p *v1.Pod) (k types.NamespacedName) {
+		if p != nil && t.volcano.ours(p) && volcano.SaysOwn(p) {
+			k = types.NamespacedName{Namespace: p.Namespace, Name: volcano.GroupOfOwner(p)}
+		}
+		return k
+	}
+	was, is := gang(old), gang(p)
+	if was != is && was.Name != "" {
+		pods := t.volcano.owns[was]
+		if at := slices.Index(pods, key); at >= 0 {
+			pods = slices.Delete(pods, at, at+1)
+		}
+		if t.volcano.owns[was] = pods; len(pods) == 0 {
+			delete(t.volcano.owns, was)
+		}
+		left = was
+	}
+	if is.Name == "" {
+		return left
+	}
+	if was != is {
+		t.volcano.owns[is] = append(t.volcano.owns[is], key)
+	}
+	if t.volcano.objects[is] == nil { // what the pod says may have changed
+		t.readVolcanoGang(is, apply)
+	}
+	return left
+}
+
+// readVolcanoGang tells of a gang of Volcano's as it stands.
+func (t *Translator) readVolcanoGang(key types.NamespacedName, apply func(cluster.Event)) {
+	pg, theirs := t.standingVolcano(key), ""
 	if pg != nil && !t.partition.Includes(pg.Labels) {
 		theirs, pg = string(pg.UID), nil
 	}

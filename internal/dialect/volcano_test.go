@@ -11,6 +11,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
@@ -137,6 +138,68 @@ func TestVolcanosGangOfOwner(t *testing.T) {
 	}
 }
 
+// TestVolcanosOwnGroups: a pod that was told that it says all that its PodGroup would say is in that gang, in the queue that it names, as long as there is no PodGroup of the name, in whatever order is told of them; a PodGroup
+// that is there counts.
+func TestVolcanosOwnGroups(t *testing.T) {
+	t.Parallel()
+	bare := func(name string) *v1.Pod {
+		p := ownedPod(name, nil)
+		p.Spec.SchedulerName = vckeys.SchedulerName
+		p.Annotations[vckeys.QueueName] = "q"
+		return p
+	}
+	told := func(name string) *v1.Pod {
+		p := bare(name)
+		p.Annotations[keys.OwnGangAnnotation] = volcano.OwnText(p)
+		return p
+	}
+	theirs := told("p")
+	theirs.Spec.SchedulerName = "other"
+	pg := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "podgroup-u-job", UID: "vg"}, Spec: v1beta1.PodGroupSpec{MinMember: 1, Queue: "r"}}
+	for name, c := range map[string]struct {
+		objects []Object
+		want    string
+	}{
+		"it waits":                {[]Object{bare("p")}, "[]"},
+		"it is told":              {[]Object{told("p")}, "[podgroup-u-job u-job in volcano:q: p]"},
+		"another of its Job":      {[]Object{told("p"), bare("o")}, "[podgroup-u-job u-job in volcano:q: o p]"},
+		"both are":                {[]Object{told("p"), told("o")}, "[podgroup-u-job u-job in volcano:q: o p]"},
+		"there is a PodGroup":     {[]Object{told("p"), pg}, "[podgroup-u-job vg in volcano:r: p]"},
+		"it is another scheduler": {[]Object{theirs}, "[]"},
+	} {
+		for range 2 {
+			slices.Reverse(c.objects)
+			tr, store := NewTranslator(Options{Volcano: []string{vckeys.SchedulerName}}), cluster.NewStore(cluster.Options{})
+			take := func(o Object, gone bool) {
+				k, _ := KindOf(o)
+				if gone {
+					tr.Take(k, KeyOf(o), nil, func(e cluster.Event) { store.Apply(e) })
+				} else {
+					tr.Take(k, KeyOf(o), o, func(e cluster.Event) { store.Apply(e) })
+				}
+			}
+			for _, o := range c.objects {
+				take(o, false)
+			}
+			if got := fmt.Sprint(gangs(store)); got != c.want {
+				t.Errorf("%s: gangs %s, want %s", name, got, c.want)
+			}
+			if len(c.objects) == 2 && c.objects[0] == Object(pg) || len(c.objects) == 2 && c.objects[1] == Object(pg) {
+				take(pg, true)
+				if got := fmt.Sprint(gangs(store)); got != "[podgroup-u-job u-job in volcano:q: p]" {
+					t.Errorf("%s, and is gone: gangs %s", name, got)
+				}
+			}
+			for _, o := range c.objects {
+				take(o, true)
+			}
+			if n := len(gangs(store)) + len(tr.volcano.owns) + len(tr.volcano.groups) + len(tr.volcano.objects); n > 0 {
+				t.Errorf("%s: %d are left over", name, n)
+			}
+		}
+	}
+}
+
 // TestBindingNamesVolcanosGang: a pod that nobody has told its PodGroup is told by its Binding, whoever makes that; no other is, and none is told one that it was not bound for.
 func TestBindingNamesVolcanosGang(t *testing.T) {
 	t.Parallel()
@@ -172,6 +235,11 @@ func TestBindingNamesVolcanosGang(t *testing.T) {
 				t.Errorf("%s: the Binding says %v, want the name %q", name, b.Annotations, c.want)
 			}
 		}
+		in.OwnGang = volcano.OwnText(p)
+		if b, err := in.Binding(p); err != nil || b.Annotations[vckeys.GroupName] != c.want || b.Annotations[keys.OwnGangAnnotation] != in.OwnGang {
+			t.Errorf("%s, and it was told: the Binding says %v, want the name %q", name, b.Annotations, c.want)
+		}
+		in.OwnGang = ""
 		if b, err := kai.Bind(in.BindRequest(), nil, ""); err != nil || b.Annotations[vckeys.GroupName] != "" {
 			t.Errorf("%s: of a pod that was not seen the Binding says %v, %v", name, b.Annotations, err)
 		}

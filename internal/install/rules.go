@@ -142,7 +142,9 @@ func Rules(role string) Permissions {
 			rule(groupVCShard, watch, "nodeshards"),
 			rule(groupVCNode, watch, "numatopologies"),
 			rule(groupVCShard, []string{"patch"}, "nodeshards/status"),
-			rule(groupCore, watch, "resourcequotas"),                // on which plugin resourcequota votes
+			rule(groupCore, watch, "resourcequotas"),                         // on which plugin resourcequota votes
+			rule("apps", watch, "replicasets", "statefulsets", "daemonsets"), // what owns bare pods
+			rule("batch", watch, "jobs"),
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
 		}, Home: []rbacv1.PolicyRule{
 			only([]string{VolcanoSchedulerFile}, rule(groupCore, watch, "configmaps")), // or another one alone, in its namespace

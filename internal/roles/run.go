@@ -124,7 +124,7 @@ type process struct {
 	dog       *app.Watchdog
 	has       *served.Watcher // what the API server has
 	aside     *aside.Guard    // of the caches
-	links     *links.Links    // what the podgrouper tells the scheduler; nil where it writes it
+	links     *links.Links    // what the podgrouper, and the teller of Volcano's pods, tell the scheduler; nil where there is neither
 	life      context.Context // until the process is asked to end; for questions that take no context
 	end       context.CancelFunc
 }
@@ -193,7 +193,7 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
 		dog: app.NewWatchdog(s.HungAfter), forecasts: forecasts{now: time.Now},
 	}
-	if slices.Contains(names, Scheduler) && slices.Contains(names, PodGrouper) {
+	if slices.Contains(names, Scheduler) && (slices.Contains(names, PodGrouper) || len(s.VolcanoNames) > 0) {
 		p.links = links.New()
 	}
 	p.life, p.end = context.WithCancel(context.Background())

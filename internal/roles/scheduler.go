@@ -16,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/controllers/vcpodgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/vcshardstatus"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
@@ -208,6 +209,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		if file != nil {
 			g.Add("scheduler-file", runFile)
 			g.Add("node-use", file.measure.Run)
+		}
+		if len(p.VolcanoNames) > 0 {
+			g.Add("bare-pods", untilAsked(vcpodgroup.NewTeller(vcpodgroup.TellerDeps{Cache: p.cache, Links: p.links, Log: p.log.WithName(Scheduler), Guard: guard}, p.VolcanoNames).Run))
 		}
 		if shards != nil {
 			g.Add("node-shard", untilAsked(shards.Run))

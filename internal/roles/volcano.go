@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	vcflow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
@@ -95,7 +96,7 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.QueueAllocated, "queue-allocated", true, "say in the status of queues what they hold; false where Volcano's own scheduler does")
 	fs.IntVar(&s.GroupWorkers, "worker-threads-for-podgroup", g.Workers, "PodGroups of bare pods that are written about at a time")
 	fs.IntVar(&s.CronWorkers, "worker-threads-for-cronjob", 3, "CronJobs that are written about at a time")
-	fs.DurationVar(&s.NameAfter, "group-name-after", g.NameAfter, "how long a bare pod waits until it is told the name of its PodGroup, which else comes with its Binding; 0 where Volcano's own scheduler is, which waits for it")
+	fs.DurationVar(&s.NameAfter, "group-name-after", g.NameAfter, "how long a bare pod waits until it is told the name of its PodGroup, which else comes with its Binding, and until when the PodGroup of one that needs none to be placed may be made later; 0 where Volcano's own scheduler is, which waits for both")
 	fs.BoolVar(&s.InheritNotes, "inherit-owner-annotations", g.InheritAnnotations, "give PodGroups of bare pods the annotations volcano.sh/* of what owns the pods")
 	fs.StringVar(&s.ShardingMap, "sharding-configmap", volcano.ShardingConfig, "name of the ConfigMap that says how the "+shardingController+" divides nodes, in its key "+volcano.ShardingConfigKey+". It takes the rights to list and watch it")
 	fs.StringVar(&s.ShardingSpace, "sharding-configmap-namespace", "", "namespace of that ConfigMap; empty for that of the Leases")
@@ -257,6 +258,11 @@ func trimOfVolcano(obj any, schedulers []string, sharding bool) any {
 		if kept.Spec.SchedulerName = o.Spec.SchedulerName; slices.Contains(schedulers, o.Spec.SchedulerName) {
 			kept.Spec.PriorityClassName, kept.Spec.Overhead, kept.Spec.NodeName, kept.Spec.Resources = o.Spec.PriorityClassName, o.Spec.Overhead.DeepCopy(), o.Spec.NodeName, o.Spec.Resources.DeepCopy()
 			kept.Spec.InitContainers, kept.Spec.Containers = rooms(o.Spec.InitContainers), rooms(o.Spec.Containers)
+			if i := slices.IndexFunc(o.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+			}); i >= 0 {
+				kept.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+			}
 		}
 		if sharding {
 			kept.Spec.NodeName, kept.Spec.Overhead = o.Spec.NodeName, o.Spec.Overhead.DeepCopy()
@@ -296,7 +302,7 @@ func metaOfVolcano(m *metav1.ObjectMeta) metav1.ObjectMeta {
 func volcanoNotes(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for k, v := range all { // order: the result is a map
-		if strings.HasPrefix(k, volcano.OwnPrefix) || strings.HasPrefix(k, "scheduling.volcano.sh/") || k == volcano.GroupName || k == appsv1.ControllerRevisionHashLabelKey {
+		if strings.HasPrefix(k, volcano.OwnPrefix) || strings.HasPrefix(k, "scheduling.volcano.sh/") || k == volcano.GroupName || k == keys.OwnGangAnnotation || k == appsv1.ControllerRevisionHashLabelKey {
 			kept[k] = v
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,13 +26,16 @@ type book struct {
 	gangs      map[key]*gang
 	of         map[key]key // by the pod's name, its gang
 	owners     map[types.UID]*owner
+	bound      time.Time     // when a pod was last seen to get its node
+	pace       *rate.Limiter // of PodGroups that are made all the same while pods get theirs
 }
 
 // gang is the bare pods of one controller, or one that has none, and their PodGroup.
 type gang struct {
-	pods  map[string]*corev1.Pod // that have not ended, by name
+	pods  map[string]*corev1.Pod // by name: those that have not ended, and those that were bound without a PodGroup
 	group *scheduling.PodGroup   // nil: there is none
 	made  time.Time              // when a PodGroup was made that was not seen yet
+	had   bool                   // there was one
 }
 
 // owner is what is read of a controller of pods.
@@ -41,8 +45,16 @@ type owner struct {
 	revision    string // to which the pods of a StatefulSet are brought
 }
 
+// notes are the annotations of a controller; of nil nil.
+func (o *owner) notes() map[string]string {
+	if o == nil {
+		return nil
+	}
+	return o.annotations
+}
+
 func newBook(o Options) *book {
-	return &book{schedulers: o.SchedulerNames, inherit: o.InheritAnnotations, nameAfter: o.NameAfter, gangs: map[key]*gang{}, of: map[key]key{}, owners: map[types.UID]*owner{}}
+	return &book{schedulers: o.SchedulerNames, inherit: o.InheritAnnotations, nameAfter: o.NameAfter, gangs: map[key]*gang{}, of: map[key]key{}, owners: map[types.UID]*owner{}, pace: rate.NewLimiter(trailBusy, trailBusy)}
 }
 
 func (b *book) gang(k key) *gang {
@@ -66,16 +78,26 @@ func gangOf(p *corev1.Pod) key {
 	return key{Namespace: p.Namespace, Name: volcano.GroupOfOwner(p)}
 }
 
-// bare says whether a pod is this controller's to group: it names the scheduler, has not ended, and names no other PodGroup.
+// bare says whether a pod is this controller's to group: it names the scheduler, has not ended unless it was bound without its PodGroup, and names no other.
 func (b *book) bare(p *corev1.Pod) bool {
 	named := p.Annotations[keys.GroupName]
-	return slices.Contains(b.schedulers, p.Spec.SchedulerName) && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded &&
-		p.Status.Phase != corev1.PodFailed && (named == "" || named == gangOf(p).Name)
+	return slices.Contains(b.schedulers, p.Spec.SchedulerName) && p.DeletionTimestamp == nil && (!ended(p) || owed(p)) && (named == "" || named == gangOf(p).Name)
 }
 
+// ended says whether a pod has.
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// owed says whether a pod was bound by what its PodGroup would be (volcano.Own): that is made all the same, however soon the pod ends.
+func owed(p *corev1.Pod) bool { return p.Spec.NodeName != "" && volcano.SaysOwn(p) }
+
 // podSeen takes in a pod, and returns the gangs to look at.
-func (b *book) podSeen(p *corev1.Pod, gone bool) (due []key) {
+func (b *book) podSeen(p *corev1.Pod, gone bool, now time.Time) (due []key) {
 	name := client.ObjectKeyFromObject(p)
+	if g := b.gangs[b.of[name]]; g != nil && !gone && p.Spec.NodeName != "" && g.pods[p.Name] != nil && g.pods[p.Name].Spec.NodeName == "" {
+		b.bound = now
+	}
 	if was, had := b.of[name]; had && (gone || !b.bare(p) || was != gangOf(p)) {
 		delete(b.of, name)
 		delete(b.gangs[was].pods, p.Name)
@@ -92,9 +114,9 @@ func (b *book) podSeen(p *corev1.Pod, gone bool) (due []key) {
 }
 
 // podWritten takes in the API server's answer to a write of a pod, before its event comes, unless the pod is gone meanwhile.
-func (b *book) podWritten(p *corev1.Pod) {
+func (b *book) podWritten(p *corev1.Pod, now time.Time) {
 	if g := b.gangs[b.of[client.ObjectKeyFromObject(p)]]; g != nil && g.pods[p.Name] != nil && g.pods[p.Name].UID == p.UID {
-		b.podSeen(p, false)
+		b.podSeen(p, false, now)
 	}
 }
 
@@ -106,7 +128,7 @@ func (b *book) groupSeen(pg *scheduling.PodGroup, gone bool) []key {
 		return nil
 	}
 	g = b.gang(k)
-	g.group, g.made = pg, time.Time{}
+	g.group, g.made, g.had = pg, time.Time{}, true
 	if gone {
 		g.group = nil
 	}

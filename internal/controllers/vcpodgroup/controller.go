@@ -37,7 +37,8 @@ type Options struct {
 	Workers int
 	// SchedulerNames are those of pods that are grouped; one or more.
 	SchedulerNames []string
-	// NameAfter is how long a pod has to have waited until it is told the name of its PodGroup, 0 or more. Muster's scheduler knows that name, and says it with the Binding; Volcano's waits for it.
+	// NameAfter is how long a pod has to have waited until it is told the name of its PodGroup, 0 or more. Muster's scheduler knows that name, and says it with the Binding; Volcano's waits for it. With 0 nothing waits for
+	// Muster's: the PodGroup of a pod that is alone, and says all that it would say, is made at once too.
 	NameAfter time.Duration
 	// InheritAnnotations has PodGroups get the annotations volcano.sh/* of what owns their pods.
 	InheritAnnotations bool
@@ -92,10 +93,21 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if deps.Clock == nil {
 		deps.Clock = clock.RealClock{}
 	}
-	b := newBook(o)
-	c := &Controller{deps: deps, kit: kit, book: b}
+	c := &Controller{deps: deps, kit: kit, book: newBook(o)}
+	c.watch("vcpodgroup", o.Workers, c.write, func(*corev1.Pod, bool) {})
+	control.Watch(c.loop, &scheduling.PodGroup{}, c.groupSeen)
+	return c, nil
+}
+
+func (c *Controller) groupSeen(g *scheduling.PodGroup, gone bool) []control.Due[key] {
+	return due(c.book.groupSeen(g, gone))
+}
+
+// watch makes the loop, which writes what it finds out, without PodGroups; seen hears of each pod.
+func (c *Controller) watch(name string, workers int, write func(context.Context, plan) error, seen func(p *corev1.Pod, gone bool)) {
+	b, deps := c.book, &c.deps
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[key, plan]{
-		Name: "vcpodgroup", Workers: o.Workers, MinRetry: retryMin, MaxRetry: retryMax,
+		Name: name, Workers: workers, MinRetry: retryMin, MaxRetry: retryMax,
 		Tenant: func(k key) string { return k.Namespace },
 		About: func(k key) client.Object {
 			return &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
@@ -104,15 +116,16 @@ func New(deps Deps, o Options) (*Controller, error) {
 			p, again := b.decide(k, now)
 			return p, nil, again
 		},
-		Write: c.write,
+		Write: write,
 	})
-	control.Watch(c.loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[key] { return due(b.podSeen(p, gone)) })
-	control.Watch(c.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[key] { return due(b.groupSeen(g, gone)) })
+	control.Watch(c.loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[key] {
+		seen(p, gone)
+		return due(b.podSeen(p, gone, deps.Clock.Now()))
+	})
 	control.Watch(c.loop, &appsv1.ReplicaSet{}, func(o *appsv1.ReplicaSet, gone bool) []control.Due[key] { return due(b.ownerSeen(o, gone)) })
 	control.Watch(c.loop, &appsv1.StatefulSet{}, func(o *appsv1.StatefulSet, gone bool) []control.Due[key] { return due(b.ownerSeen(o, gone)) })
 	control.Watch(c.loop, &appsv1.DaemonSet{}, func(o *appsv1.DaemonSet, gone bool) []control.Due[key] { return due(b.ownerSeen(o, gone)) })
 	control.Watch(c.loop, &batchv1.Job{}, func(o *batchv1.Job, gone bool) []control.Due[key] { return due(b.ownerSeen(o, gone)) })
-	return c, nil
 }
 
 func due(names []key) (out []control.Due[key]) {
@@ -182,7 +195,7 @@ func (c *Controller) mark(ctx context.Context, pod *corev1.Pod, group string) er
 	case write.Written:
 		c.loop.Lock()
 		defer c.loop.Unlock()
-		c.book.podWritten(p)
+		c.book.podWritten(p, c.deps.Clock.Now())
 	case write.Changed:
 		return errChanged
 	}

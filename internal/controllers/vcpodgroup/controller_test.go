@@ -273,7 +273,7 @@ func TestWhatAGroupSays(t *testing.T) {
 			}
 		}
 		p := pod("p", of, c.edit)
-		k := b.podSeen(p, false)[0]
+		k := b.podSeen(p, false, time.Unix(0, 0))[0]
 		got, _ := b.decide(k, time.Unix(0, 0))
 		if got.create == nil || len(got.mark) != 1 {
 			t.Errorf("%s: %+v", name, got)
@@ -309,7 +309,7 @@ func TestWhatAGroupSays(t *testing.T) {
 		b := newBook(Options{SchedulerNames: []string{"volcano"}})
 		rs := set("rs", 1, map[string]string{keys.GroupMinMember: bad, keys.OwnPrefix + "mine": "1"})
 		b.ownerSeen(rs, false)
-		if got, _ := b.decide(b.podSeen(pod("p", rs), false)[0], time.Unix(0, 0)); got.create.Spec.MinMember != 1 || len(got.create.Annotations) != 0 {
+		if got, _ := b.decide(b.podSeen(pod("p", rs), false, time.Unix(0, 0))[0], time.Unix(0, 0)); got.create.Spec.MinMember != 1 || len(got.create.Annotations) != 0 {
 			t.Errorf("%q: %+v", bad, got.create)
 		}
 	}
@@ -372,8 +372,8 @@ func TestRevision(t *testing.T) {
 			p.Labels, p.Annotations = map[string]string{appsv1.ControllerRevisionHashLabelKey: revision}, map[string]string{keys.QueueName: queue}
 		})
 	}
-	b.podSeen(of("a", "1", "old"), false)
-	k := b.podSeen(of("b", "2", "new"), false)[0]
+	b.podSeen(of("a", "1", "old"), false, time.Unix(0, 0))
+	k := b.podSeen(of("b", "2", "new"), false, time.Unix(0, 0))[0]
 	if p, _ := b.decide(k, time.Unix(0, 0)); p.create.Spec.Queue != "new" || len(p.mark) != 2 {
 		t.Errorf("%+v", p.create.Spec)
 	}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,9 +23,22 @@ import (
 // unseen is how long a PodGroup that was made may take to be seen before it is made again, should it have come and gone unnoticed.
 const unseen = 10 * time.Second
 
+// How long the PodGroup of a pod that says all that it would say (volcano.SaysAll) is not made, so that its write delays no bind (ADR 18). Of one that waits: aloneWaits, unless it says before that there is no room for
+// it. Of one that was bound: until it runs, trailStep at most, since its status says that; and until no pod was bound for trailQuiet, trailLongest at most: in between trailBusy a second are made, and the others looked at every
+// trailStep.
+const (
+	aloneWaits   = 3 * time.Second
+	trailQuiet   = 500 * time.Millisecond
+	trailLongest = time.Minute
+	trailStep    = 5 * time.Second
+	trailBusy    = 10
+)
+
 // plan is what a look at a gang has written, in this order.
 type plan struct {
 	key key
+	// tell is the pod that is alone in a gang without a PodGroup that says more than it does; of a Teller.
+	tell *corev1.Pod
 	// create is the PodGroup to make.
 	create *scheduling.PodGroup
 	// group is the PodGroup that patch changes, or remove deletes.
@@ -50,9 +61,7 @@ func (b *book) decide(k key, now time.Time) (p plan, again time.Time) {
 	uid := strings.TrimPrefix(k.Name, volcano.GroupPrefix)
 	ours := g.group != nil && slices.ContainsFunc(g.group.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == uid })
 	o := b.owners[types.UID(uid)]
-	members := slices.SortedFunc(maps.Values(g.pods), func(x, y *corev1.Pod) int {
-		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
-	})
+	members := b.members(g)
 	switch {
 	case o != nil && o.replicas != nil && *o.replicas == 0:
 		if ours && g.group.DeletionTimestamp == nil {
@@ -70,12 +79,19 @@ func (b *book) decide(k key, now time.Time) (p plan, again time.Time) {
 			first = members[i]
 		}
 	}
-	want := b.groupOf(k, first, o)
-	if until := g.made.Add(unseen); g.group == nil && !g.made.IsZero() && now.Before(until) {
-		again = until
-	} else if g.group == nil {
+	want := b.groupOf(first, o)
+	alone := len(members) == 1 && b.nameAfter > 0 && volcano.SaysAll(first, o.notes())
+	if alone && g.group == nil && first.Spec.NodeName == "" && first.Annotations[keys.GroupName] == "" {
+		p.tell = first
+	}
+	switch again = b.until(g, first, alone, now); {
+	case !again.IsZero():
+	case g.group == nil:
 		p.create, p.first = want, first
-	} else if ours && o != nil && o.replicas != nil {
+		if alone && first.Spec.NodeName != "" {
+			want.Status = placed(first, now)
+		}
+	case ours && o != nil && o.replicas != nil:
 		p.group, p.patch = g.group, change(g.group, want)
 	}
 	for _, m := range members {
@@ -94,6 +110,91 @@ func (b *book) decide(k key, now time.Time) (p plan, again time.Time) {
 	return p, again
 }
 
+// members are the pods of a gang that have not ended, the eldest first; where there are none, and never was a PodGroup, those that have ended and lack it.
+func (b *book) members(g *gang) []*corev1.Pod {
+	var live, over []*corev1.Pod
+	for _, p := range g.pods { // order: sorted below
+		if ended(p) {
+			over = append(over, p)
+		} else {
+			live = append(live, p)
+		}
+	}
+	if len(live) == 0 && !g.had {
+		live = over
+	}
+	slices.SortFunc(live, func(x, y *corev1.Pod) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
+	})
+	return live
+}
+
+// until is when a PodGroup that is not there may be made; the zero time for now, and for one that is there.
+func (b *book) until(g *gang, first *corev1.Pod, alone bool, now time.Time) time.Time {
+	if g.group != nil {
+		return time.Time{}
+	}
+	if until := g.made.Add(unseen); !g.made.IsZero() && now.Before(until) {
+		return until
+	}
+	if alone {
+		if until := b.trails(first, now); now.Before(until) {
+			return until
+		}
+	}
+	return time.Time{}
+}
+
+// trails is until when the PodGroup of a pod that is alone, and says all that it would say, is not made.
+func (b *book) trails(p *corev1.Pod, now time.Time) time.Time {
+	switch {
+	case p.Spec.NodeName == "" && unschedulable(p), p.Spec.NodeName != "" && !owed(p):
+		return time.Time{} // there is something to say of it, or nobody counts it
+	case p.Spec.NodeName == "":
+		return p.CreationTimestamp.Add(aloneWaits)
+	}
+	if until := p.CreationTimestamp.Add(trailStep); p.Status.Phase != corev1.PodRunning && !ended(p) && now.Before(until) {
+		return until
+	}
+	due, last := b.bound.Add(trailQuiet), p.CreationTimestamp.Add(trailLongest)
+	if !now.Before(due) || !now.Before(last) || b.pace.AllowN(now, 1) {
+		return time.Time{}
+	}
+	if step := now.Add(trailStep); due.Before(step) {
+		due = step
+	}
+	if last.Before(due) {
+		return last
+	}
+	return due
+}
+
+// unschedulable says whether a pod has been told that there is no room for it.
+func unschedulable(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	})
+}
+
+// placed is the status of the PodGroup of one pod, which has a node: as the scheduler would say it, so that it need not.
+func placed(p *corev1.Pod, now time.Time) scheduling.PodGroupStatus {
+	s := volcano.Status{Phase: scheduling.PodGroupRunning, Placed: true}
+	switch p.Status.Phase {
+	case corev1.PodRunning:
+		s.Running = 1
+	case corev1.PodSucceeded:
+		s.Phase, s.Succeeded = scheduling.PodGroupCompleted, 1
+	case corev1.PodFailed:
+		s.Phase, s.Failed = scheduling.PodGroupCompleted, 1
+	}
+	return s.Fresh(metav1.NewTime(now))
+}
+
+// groupOf is the PodGroup of a gang, as its first pod and the pods' controller say. o is nil for a controller whose annotations are not read.
+func (b *book) groupOf(p *corev1.Pod, o *owner) *scheduling.PodGroup {
+	return volcano.GroupOf(p, o.notes(), b.inherit)
+}
+
 // read says whether a controller is of a kind whose annotations are read.
 func read(c *metav1.OwnerReference) bool {
 	if c == nil {
@@ -106,80 +207,6 @@ func read(c *metav1.OwnerReference) bool {
 		return c.APIVersion == batchv1.SchemeGroupVersion.String()
 	}
 	return false
-}
-
-// fromPod are the keys of a pod that go to its PodGroup, besides those of its disruption budget.
-var fromPod = []string{keys.Preemptable, keys.CooldownTime, keys.RevocableZone}
-
-// groupOf is the PodGroup of a gang, as its first pod and the pods' controller say. o is nil for a controller whose annotations are not read.
-func (b *book) groupOf(k key, p *corev1.Pod, o *owner) *scheduling.PodGroup {
-	least := int32(1)
-	notes, labels := map[string]string{}, map[string]string{}
-	if o != nil {
-		if n, err := strconv.ParseInt(o.annotations[keys.GroupMinMember], 10, 32); err == nil && n >= 0 {
-			least = int32(n)
-		}
-		for name, value := range o.annotations { // order: the result is a map
-			if b.inherit && strings.HasPrefix(name, keys.OwnPrefix) {
-				notes[name] = value
-			}
-		}
-	}
-	for _, name := range fromPod {
-		if value, ok := p.Annotations[name]; ok {
-			notes[name] = value
-		}
-		if value, ok := p.Labels[name]; ok && name != keys.RevocableZone {
-			labels[name] = value
-		}
-	}
-	for _, name := range []string{keys.JDBMinAvailable, keys.JDBMaxUnavailable} {
-		if value, ok := p.Annotations[name]; ok {
-			notes[name] = value
-			break
-		}
-	}
-	room := corev1.ResourceList{}
-	volcano.AddTimes(room, volcano.Usage(&p.Spec), int64(least))
-	return &scheduling.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name, Annotations: notes, Labels: labels, OwnerReferences: ownersOf(p)},
-		Spec: scheduling.PodGroupSpec{
-			MinMember: least, MinResources: &room, PriorityClassName: p.Spec.PriorityClassName, Queue: cmp.Or(p.Annotations[keys.QueueName], keys.DefaultQueue),
-			NetworkTopology: topology(p.Annotations),
-		},
-	}
-}
-
-// ownersOf are those with which a pod's PodGroup goes: the pod's own, if one is its controller, or the pod. None is held up by it, so that no
-// right to its finalizers is needed.
-func ownersOf(p *corev1.Pod) []metav1.OwnerReference {
-	if metav1.GetControllerOf(p) == nil {
-		yes := true
-		return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: &yes}}
-	}
-	out := slices.Clone(p.OwnerReferences)
-	for i := range out {
-		out[i].BlockOwnerDeletion = nil
-	}
-	return out
-}
-
-// topology is the constraint that a pod's annotations ask for; nil for none. A mode that is none is hard, and a tier that is none is not there.
-func topology(notes map[string]string) *scheduling.NetworkTopologySpec {
-	mode, hasMode := notes[keys.NetworkTopologyMode]
-	tier, hasTier := notes[keys.NetworkTopologyHighestTier]
-	if !hasMode && !hasTier {
-		return nil
-	}
-	t := &scheduling.NetworkTopologySpec{Mode: scheduling.HardNetworkTopologyMode}
-	if mode == string(scheduling.SoftNetworkTopologyMode) {
-		t.Mode = scheduling.SoftNetworkTopologyMode
-	}
-	if n, err := strconv.ParseInt(tier, 10, 32); err == nil && n >= 0 {
-		highest := int(n)
-		t.HighestTierAllowed = &highest
-	}
-	return t
 }
 
 // change is the patch that makes a PodGroup what it is to be; nil if it is. What others put beside it stays.

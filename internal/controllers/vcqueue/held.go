@@ -17,6 +17,7 @@ import (
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -85,7 +86,7 @@ func (h *Holdings) write(ctx context.Context, c *corrected) error {
 	return err
 }
 
-// ledger is what the queues hold. A pod is of the queue that its PodGroup names; it holds what it asks for, and one of pods, from when it has a node until it has ended. Sums move up the tree with
+// ledger is what the queues hold. A pod is of the queue that its PodGroup names, or will name; it holds what it asks for, and one of pods, from when it has a node until it has ended. Sums move up the tree with
 // each change, as many steps as the queue lies deep; the tree is added up anew once after a change of parents. PodGroups are counted for their own queue alone. It is guarded by the loop's lock.
 type ledger struct {
 	schedulers []string
@@ -94,6 +95,7 @@ type ledger struct {
 	counts     map[counted]int32                // how many do; none for none
 	pods       map[types.NamespacedName]pod
 	gangs      map[types.NamespacedName]*tally.Sum // what the pods that name a PodGroup hold, whether it is there or not
+	owed       map[types.NamespacedName]string     // the queue of a PodGroup that is still to be made, of pods that hold something (volcano.Own)
 	own, total map[string]*tally.Sum               // of a queue by itself, and with those below it
 	stale      bool                                // parents have changed
 }
@@ -107,7 +109,7 @@ type pod struct {
 func newLedger(schedulers []string) *ledger {
 	return &ledger{
 		schedulers: schedulers, queues: map[string]*scheduling.Queue{}, groups: map[types.NamespacedName]counted{}, counts: map[counted]int32{}, pods: map[types.NamespacedName]pod{},
-		gangs: map[types.NamespacedName]*tally.Sum{}, own: map[string]*tally.Sum{}, total: map[string]*tally.Sum{},
+		gangs: map[types.NamespacedName]*tally.Sum{}, owed: map[types.NamespacedName]string{}, own: map[string]*tally.Sum{}, total: map[string]*tally.Sum{},
 	}
 }
 
@@ -148,6 +150,9 @@ func (l *ledger) podSeen(p *corev1.Pod, gone bool) (due []string) {
 	}
 	if delete(l.pods, k); !now.holds.Empty() {
 		l.pods[k] = now
+		if _, there := l.groups[now.group]; !there && l.gangs[now.group] == nil && volcano.SaysOwn(p) {
+			l.owed[now.group] = volcano.Own(p).Spec.Queue
+		}
 	}
 	for _, one := range []struct {
 		pod
@@ -158,14 +163,24 @@ func (l *ledger) podSeen(p *corev1.Pod, gone bool) (due []string) {
 		}
 		list := one.holds.List()
 		gang := sumOf(l.gangs, one.group)
+		if queue, ok := l.queueOf(one.group); ok {
+			due = append(due, l.move(queue, list, one.change)...)
+		}
 		if one.change(gang, list); gang.Empty() {
 			delete(l.gangs, one.group)
-		}
-		if in, ok := l.groups[one.group]; ok {
-			due = append(due, l.move(in.queue, list, one.change)...)
+			delete(l.owed, one.group)
 		}
 	}
 	return due
+}
+
+// queueOf is the queue in which a PodGroup is, or will be.
+func (l *ledger) queueOf(group types.NamespacedName) (queue string, ok bool) {
+	if in, there := l.groups[group]; there {
+		return in.queue, true
+	}
+	queue, ok = l.owed[group]
+	return queue, ok
 }
 
 // groupSeen takes in a PodGroup, and returns the queues to look at.
@@ -188,7 +203,12 @@ func (l *ledger) groupSeen(g *scheduling.PodGroup, gone bool) (due []string) {
 		l.groups[k] = now
 		due = append(due, now.queue)
 	}
-	if had && !gone && was.queue == now.queue { // what it holds stays where it is
+	before, counted := was.queue, had
+	if queue, owes := l.owed[k]; owes {
+		before, counted = queue, true
+		delete(l.owed, k)
+	}
+	if counted && !gone && before == now.queue { // what it holds stays where it is
 		return due[:1]
 	}
 	gang := l.gangs[k]
@@ -196,8 +216,8 @@ func (l *ledger) groupSeen(g *scheduling.PodGroup, gone bool) (due []string) {
 		gang = &tally.Sum{}
 	}
 	list := gang.List()
-	if had {
-		due = append(due, l.move(was.queue, list, (*tally.Sum).Sub)...)
+	if counted {
+		due = append(due, l.move(before, list, (*tally.Sum).Sub)...)
 	}
 	if !gone {
 		due = append(due, l.move(now.queue, list, (*tally.Sum).Add)...)

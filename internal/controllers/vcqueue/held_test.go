@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ours "github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -150,6 +152,50 @@ func TestHeld(t *testing.T) {
 			t.Errorf("in the end %s, of %v", got, count)
 		}
 	})
+}
+
+// TestOwed: a pod that was bound before its PodGroup is there is held by the queue that it names, and once by the PodGroup's when that comes, whichever comes first and whatever goes.
+func TestOwed(t *testing.T) {
+	t.Parallel()
+	p := worker("p", "")
+	p.UID, p.Annotations = "u", map[string]string{keys.QueueName: "a"}
+	p.Annotations[keys.GroupName], p.Annotations[ours.OwnGangAnnotation] = volcano.GroupOfOwner(p), volcano.OwnText(p)
+	g := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: volcano.GroupOfOwner(p)}, Spec: scheduling.PodGroupSpec{Queue: "b"}}
+	total := func(l *ledger, queue string) int64 {
+		if s := l.total[queue]; s != nil {
+			for name, q := range s.List() { // order: one is looked for
+				if name == corev1.ResourcePods {
+					return q.Value()
+				}
+			}
+		}
+		return 0
+	}
+	for _, groupFirst := range []bool{false, true} {
+		l := newLedger([]string{"volcano"})
+		if groupFirst {
+			l.groupSeen(g, false)
+		}
+		l.podSeen(p, false)
+		if a := total(l, "a"); a != 1 && !groupFirst || a != 0 && groupFirst {
+			t.Errorf("the queue that the pod names holds %d (the PodGroup is there: %v)", a, groupFirst)
+		}
+		l.groupSeen(g, false)
+		if a, b := total(l, "a"), total(l, "b"); a != 0 || b != 1 {
+			t.Errorf("when it has its PodGroup the pod's queue holds %d, the PodGroup's %d", a, b)
+		}
+		l.podSeen(p, true)
+		l.groupSeen(g, true)
+		if a, b, left := total(l, "a"), total(l, "b"), len(l.owed)+len(l.gangs); a != 0 || b != 0 || left != 0 {
+			t.Errorf("in the end %d and %d are held, and %d entries are left", a, b, left)
+		}
+	}
+	l := newLedger([]string{"volcano"})
+	l.podSeen(p, false)
+	l.podSeen(p, true)
+	if a, left := total(l, "a"), len(l.owed)+len(l.gangs); a != 0 || left != 0 {
+		t.Errorf("of a pod that never had a PodGroup %d are held, and %d entries are left", a, left)
+	}
 }
 
 // TestCounted: the status of a queue counts its own PodGroups by phase as they come, change, move and go; what a tenant writes is put right, and at rest nothing is written.

@@ -39,12 +39,15 @@ func Bind(br *v1alpha2.BindRequest, pod *v1.Pod, bundle string) (*v1.Binding, er
 		b.Annotations[BundleLabel] = bundle
 	}
 	c := ReadCharged(said.Namespace, br.Annotations)
-	switch own := br.Annotations[keys.OwnGangAnnotation]; { // nobody has told the pod yet
-	case own != "":
+	own := br.Annotations[keys.OwnGangAnnotation]
+	if own != "" { // nobody has told the pod yet
 		b.Annotations[keys.OwnGangAnnotation] = own
+	}
+	switch {
 	case pod == nil, c.Gang.Name == "":
 	case c.Gang == volcano.GangKey(pod.Namespace, volcano.GroupOfOwner(pod)) && pod.Annotations[vckeys.GroupName] == "":
 		b.Annotations[vckeys.GroupName] = c.Gang.Name
+	case own != "":
 	case c.Gang == GangKey(pod.Namespace, GangOfOwner(pod)):
 		b.Annotations[PodGroupAnnotation] = c.Gang.Name
 	}

@@ -80,6 +80,14 @@ func (s *Status) Over(have *v1beta1.PodGroupStatus, now metav1.Time) (patch map[
 	return patch, len(patch) > 0
 }
 
+// Fresh is the status of an object that had none.
+func (s *Status) Fresh(now metav1.Time) (out v1beta1.PodGroupStatus) {
+	patch, _ := s.Over(&out, now)
+	out.Phase, out.Running, out.Succeeded, out.Failed = s.Phase, s.Running, s.Succeeded, s.Failed
+	out.Conditions, _ = patch["conditions"].([]v1beta1.PodGroupCondition)
+	return out
+}
+
 // PodGroup names the object that a gang of that key and UID is, and says nothing else of it: for patches and events.
 func PodGroup(key cluster.Key, uid string) *v1beta1.PodGroup {
 	return &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: types.UID(uid)}}

@@ -31,6 +31,7 @@ func TestFacesKeysStay(t *testing.T) {
 	}
 	elsewhere := map[string]string{ // keys that no pod, owner or PodGroup has
 		"Hierarchy": "queues have it, and they are kept whole", "HierarchyWeights": "as Hierarchy",
+		"OwnPrefix": "it begins keys of controllers of bare pods, which package feed keeps by it",
 	}
 	seen := 0
 	for _, dir := range []string{"../volcano", "../kubebatch"} {

@@ -43,7 +43,7 @@ func Known(key string) bool {
 		keys.GroveTopologyAnnotation, keys.GrovePodGangLabel,
 		keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation, keys.StartsAnnotation,
 		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, lwsSize, knativeMinScale,
-		volcano.GroupName, kubebatch.GroupMinMember, volcano.TaskSpec, volcano.TaskPriority, volcano.Preemptable, volcano.QueueAllocationGate, volcano.CooldownTime, volcano.SLAWaitingTime, volcano.SLAWaitingTimeOlder,
+		volcano.GroupName, volcano.QueueName, volcano.NetworkTopologyMode, volcano.NetworkTopologyHighestTier, kubebatch.GroupMinMember, volcano.TaskSpec, volcano.TaskPriority, volcano.Preemptable, volcano.QueueAllocationGate, volcano.CooldownTime, volcano.SLAWaitingTime, volcano.SLAWaitingTimeOlder,
 		volcano.NumaTopologyPolicy, volcano.RevocableZone, volcano.JDBMinAvailable, volcano.JDBMaxUnavailable, volcano.TaskTopologyAffinity, volcano.TaskTopologyAntiAffinity, volcano.TaskTopologyOrder:
 		return true
 	}

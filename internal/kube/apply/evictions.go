@@ -22,6 +22,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kube/write"
@@ -416,7 +417,12 @@ func (e *Evictions) itself(ctx context.Context, b *engine.Bundle) bool {
 		if err != nil {
 			return false
 		}
-		own := kai.OwnGang(e.o.Links.With(p))
+		p = e.o.Links.With(p)
+		if b.Gang.Face == volcano.Face {
+			own := volcano.Own(p)
+			return own != nil && own.Name == b.Gang.Name && string(own.UID) == b.UID
+		}
+		own := kai.OwnGang(p)
 		return own != nil && own.Name == b.Gang.Name && string(own.UID) == b.UID
 	}
 	return false

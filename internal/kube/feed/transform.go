@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -77,6 +79,9 @@ func trimObject(obj any, others int, once *alike) (any, error) {
 	if !ok {
 		return obj, nil
 	}
+	if kept := ownerOfVolcano(o); kept != nil {
+		return kept, nil
+	}
 	if o.GetManagedFields() != nil {
 		o.SetManagedFields(nil)
 	}
@@ -98,6 +103,33 @@ func trimObject(obj any, others int, once *alike) (any, error) {
 	}
 	once.metadata(o)
 	return obj, nil
+}
+
+// ownerOfVolcano is what is kept of a controller of bare pods of Volcano's: who it is, what it says of their PodGroup, and how many it wants; nil for an object of another kind.
+func ownerOfVolcano(o client.Object) client.Object {
+	meta := func() metav1.ObjectMeta {
+		kept := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+		for k, v := range o.GetAnnotations() { // order: into a map
+			if len(v) <= maxText && (k == vckeys.GroupMinMember || strings.HasPrefix(k, vckeys.OwnPrefix)) {
+				if kept.Annotations == nil {
+					kept.Annotations = map[string]string{}
+				}
+				kept.Annotations[k] = v
+			}
+		}
+		return kept
+	}
+	switch o := o.(type) {
+	case *appsv1.ReplicaSet:
+		return &appsv1.ReplicaSet{ObjectMeta: meta(), Spec: appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}}
+	case *appsv1.StatefulSet:
+		return &appsv1.StatefulSet{ObjectMeta: meta(), Spec: appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas}}
+	case *appsv1.DaemonSet:
+		return &appsv1.DaemonSet{ObjectMeta: meta()}
+	case *batchv1.Job:
+		return &batchv1.Job{ObjectMeta: meta()}
+	}
+	return nil
 }
 
 // volumeNotes are the annotations with which controllers of volumes talk to each other, the scheduler among them.

@@ -1,4 +1,4 @@
-// Package links has the podgrouper tell the other roles of its process what gang a lone pod is, without a write (ADR 18).
+// Package links has the podgrouper tell the other roles of its process what gang a lone pod is, without a write (ADR 18). Of Volcano's face, whose controllers are another process, vcpodgroup.Teller does.
 //
 //	podgrouper ──Tell──► Links ◄──Text, With── feed (the scheduler's translator), binds, evictions, podgroup
 //	                       ▲ └──Hear──► feed, podgroup: look at the pod again

@@ -18,6 +18,7 @@ import (
 
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vckeys "github.com/muster-scheduler/muster/api/volcano/keys"
+	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -27,6 +28,7 @@ func TestVolcanoWriteBudget(t *testing.T) {
 	args, audit := auditing(t)
 	b := newVolcanoFixtureOn(t, lab.Options{APIServerArgs: args, Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 16, GPUs: 8}}}})
 	b.schedule(t, nil)
+	b.create(t, &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "budget"}})
 	for _, c := range []struct {
 		name string
 		pods int
@@ -38,13 +40,8 @@ func TestVolcanoWriteBudget(t *testing.T) {
 				b.create(t, budgetJob(namespace, fmt.Sprintf("j%02d", i)))
 			}
 		}},
-		{"alone", 96, volcanoBudgetAlone, func(namespace string) {
-			for i := range 96 {
-				j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("j%02d", i)}}
-				j.Spec.Template.Spec = corev1.PodSpec{SchedulerName: vckeys.SchedulerName, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
-				b.create(t, j)
-			}
-		}},
+		{"alone", 96, volcanoBudgetAlone, func(namespace string) { b.budgetJobs(t, namespace, "") }},
+		{"alone-in-queue", 96, volcanoBudgetAlone, func(namespace string) { b.budgetJobs(t, namespace, "budget") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.namespace(t, c.name)
@@ -82,6 +79,18 @@ func TestVolcanoWriteBudget(t *testing.T) {
 	}
 }
 
+// budgetJobs makes 96 Jobs of Kubernetes' of a pod each, which names a queue unless that is "".
+func (b *volcanoFixture) budgetJobs(t *testing.T, namespace, queue string) {
+	for i := range 96 {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("j%02d", i)}}
+		if queue != "" {
+			j.Spec.Template.Annotations = map[string]string{vckeys.QueueName: queue}
+		}
+		j.Spec.Template.Spec = corev1.PodSpec{SchedulerName: vckeys.SchedulerName, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+		b.create(t, j)
+	}
+}
+
 // budgetJob is a Job of Volcano's of 8 tasks of one pod with the plugins env and svc.
 func budgetJob(namespace, name string) *vcbatch.Job {
 	j := &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -97,7 +106,7 @@ func budgetJob(namespace, name string) *vcbatch.Job {
 }
 
 // The most that a pod costs in revisions of etcd where a machine is so slow that every gang waits long enough to be told why, with an event, its pods too, and no two changes of a status come together. Of a pod that is
-// placed at once it is 3.5 and 4.1 (ADR 18).
+// placed at once it is 3.5, 4.1 and, of pods that name their queue, 3.1 (ADR 18).
 const (
 	volcanoBudgetJob   = 7.5
 	volcanoBudgetAlone = 10
