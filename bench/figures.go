@@ -41,6 +41,7 @@ var figureRows = []figure{
 	{key: "run_p99_ms", name: "a run of the scheduler, 99th percentile, ms", format: "%.1f"},
 	{key: "gang_s", name: "64 pods submitted to all bound, s", format: "%.2f"},
 	{key: "restart_s", name: "SIGKILL to the first bind of a pod submitted then, s", format: "%.2f"},
+	{key: "rss_after_mib", name: "its largest memory with the pods of others, and after SIGKILL, MiB", format: "%.0f"},
 	{key: "room_p50_s", name: "from room to bind, median, s", format: "%.2f"},
 	{key: "room_p99_s", name: "from room to bind, 99th percentile, s", format: "%.2f"},
 	{key: "gangs", name: "gangs bound", format: "%.0f", more: true},

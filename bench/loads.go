@@ -210,7 +210,7 @@ func (t *trial) large(ctx context.Context) (map[string]float64, error) {
 	if _, err := t.rest(ctx); err != nil {
 		return nil, err
 	}
-	t.rss = max(out["rss_mib"], memoryOf(t.sched.pid(), "VmHWM"))
+	after := memoryOf(t.sched.pid(), "VmHWM")
 	killed := t.sched
 	t.sched = nil
 	at = time.Now()
@@ -225,7 +225,7 @@ func (t *trial) large(ctx context.Context) (map[string]float64, error) {
 	if _, err := t.rest(ctx); err != nil { // it reads on
 		return nil, err
 	}
-	out["rss_mib"] = max(t.rss, memoryOf(t.sched.pid(), "VmHWM"))
+	out["rss_after_mib"] = max(after, memoryOf(t.sched.pid(), "VmHWM"))
 	return out, nil
 }
 

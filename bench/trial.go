@@ -70,7 +70,6 @@ type trial struct {
 	port   int                     // of its profiles; 0: none
 	// besidePort is likewise of the role beside it, controllersPort of Volcano's controllers.
 	besidePort, controllersPort int
-	rss                         float64 // the most that a scheduler which has ended had
 
 	begin    mark
 	profiled sync.WaitGroup
@@ -297,7 +296,7 @@ func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
 			return nil, err
 		}
 		out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
-		out["rss_mib"] = max(t.rss, memoryOf(t.sched.pid(), "VmHWM"))
+		out["rss_mib"] = memoryOf(t.sched.pid(), "VmHWM")
 	}
 	out["revisions_per_pod"] = float64(end-t.begin.revision-int64(n.ran)) / float64(n.made)
 	out["lab_cpu_s"] = cpuOf(t.lab.State().PID) - t.begin.labCPU
