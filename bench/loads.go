@@ -451,7 +451,7 @@ func (t *trial) bare(ctx context.Context) (map[string]float64, error) {
 		if err := create(j); err != nil {
 			return err
 		}
-		for _, o := range vcjob.Made(j) {
+		for _, o := range vcjob.Makes(j) {
 			if err := create(o); err != nil {
 				return err
 			}
