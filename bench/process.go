@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -200,12 +199,7 @@ func (t *trial) getters(ctx context.Context) map[string]func(string) ([]byte, er
 	for name, port := range map[string]int{sideMuster: t.port, volcanoControllers: t.controllersPort, install.UI: t.besidePort} { // order: into a map
 		if port > 0 {
 			out[name] = func(path string) ([]byte, error) {
-				url := fmt.Sprintf("http://127.0.0.1:%d%s", port, path)
-				text, err := get(ctx, url)
-				for until := time.Now().Add(patience); errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(until); text, err = get(ctx, url) {
-					time.Sleep(100 * time.Millisecond) // it has just been started
-				}
-				return text, err
+				return get(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 			}
 		}
 	}

@@ -204,12 +204,17 @@ func (t *trial) start(ctx context.Context) (err error) {
 		t.sched = nil
 		return err
 	}
-	go func(c *child) {
-		<-c.done
-		if !c.wanted.Load() {
-			t.stop(c.ended())
+	for _, c := range []*child{t.sched, t.controllers} {
+		if c == nil {
+			continue
 		}
-	}(t.sched)
+		go func() {
+			<-c.done
+			if !c.wanted.Load() {
+				t.stop(c.ended())
+			}
+		}()
+	}
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxQueued and maxQueuedBytes bound what waits for a keeper, the latter as text. Most of what that says is shared with who offers it.
+	// maxQueued and maxQueuedBytes bound what waits for a keeper, the latter as text: a change holds its line as well as what that says, most of which is shared with who offers it.
 	maxQueued, maxQueuedBytes = 1024, 64 << 20
 	// maxReasons bounds the reasons in one entry, longestReason each of their texts.
 	maxReasons, longestReason = 1000, 512
