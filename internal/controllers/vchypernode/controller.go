@@ -45,12 +45,7 @@ func New(s control.Shell, namespace string) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	due := func(news bool) []control.Due[string] {
-		if !news {
-			return nil
-		}
-		return []control.Due[string]{{Key: everything, After: settle}}
-	}
+	due := func(news bool) []control.Due[string] { return control.If(news, everything, settle) }
 	control.Watch(c.Loop, &corev1.Node{}, func(n *corev1.Node, gone bool) []control.Due[string] { return due(b.NodeSeen(n, gone)) })
 	control.Watch(c.Loop, &corev1.ConfigMap{}, func(m *corev1.ConfigMap, gone bool) []control.Due[string] { return due(b.configSeen(m, gone)) })
 	control.WatchLater(c.Loop, &topo.HyperNode{}, func(h *topo.HyperNode, gone bool) []control.Due[string] { return due(b.HyperSeen(h, gone)) })

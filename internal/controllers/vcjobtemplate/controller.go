@@ -120,21 +120,14 @@ func New(s control.Shell, workers int) (*Controller, error) {
 	c.Controller, err = control.NewController(s, control.Role[key, plan]{
 		Name: "vcjobtemplate", Workers: workers, MinRetry: 100 * time.Millisecond, MaxRetry: 3 * time.Minute,
 		Tenant: func(k key) string { return k.Namespace },
-		About: func(k key) client.Object {
-			return &flow.JobTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
-		},
+		About:  control.Named[flow.JobTemplate],
 		Decide: func(k key, _ time.Time) (plan, []control.Due[key], time.Time) { return b.decide(k), nil, time.Time{} },
 		Write:  c.write,
 	})
 	if err != nil {
 		return nil, err
 	}
-	due := func(names []key) (out []control.Due[key]) {
-		for _, k := range names {
-			out = append(out, control.Due[key]{Key: k, After: settle})
-		}
-		return out
-	}
+	due := func(names []key) []control.Due[key] { return control.After(settle, names...) }
 	control.WatchLater(c.Loop, &flow.JobTemplate{}, func(t *flow.JobTemplate, gone bool) []control.Due[key] { return due(b.templateSeen(t, gone)) })
 	control.Watch(c.Loop, &batch.Job{}, func(j *batch.Job, gone bool) []control.Due[key] { return due(b.jobSeen(j, gone)) })
 	return c, nil

@@ -27,8 +27,8 @@ const settle = time.Second
 // Holdings is the part of the controller that says in status.allocated what the pods of a queue and of those below it hold, and beside it how many PodGroups of its own are in which phase. It has a loop of
 // its own, so that no Command waits for it.
 type Holdings struct {
-	kit  *write.Kit
-	loop *control.Loop[string, *corrected]
+	*control.Controller[string, *corrected]
+	kit *write.Kit
 }
 
 // corrected is what is to be written of a queue.
@@ -38,17 +38,13 @@ type corrected struct {
 }
 
 // NewHoldings returns it, not yet running. workers is how many queues are written at a time, 1 or more; schedulers are whose pods count.
-func NewHoldings(deps Deps, workers int, schedulers []string) (*Holdings, error) {
-	if workers < 1 {
-		return nil, fmt.Errorf("queue controller: %d workers: at least one is needed", workers)
-	}
-	kit, err := write.New(deps.Client, "vcqueue", deps.Registry)
+func NewHoldings(s control.Shell, workers int, schedulers []string) (*Holdings, error) {
+	kit, err := write.New(s.Client, "vcqueue", s.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("queue controller: %w", err)
 	}
-	b := newLedger(schedulers)
-	h := &Holdings{kit: kit}
-	h.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, *corrected]{
+	b, h := newLedger(schedulers), &Holdings{kit: kit}
+	h.Controller, err = control.NewController(s, control.Role[string, *corrected]{
 		Name: "vcqueue-holdings", Workers: workers, MinRetry: settle, MaxRetry: 3 * time.Minute,
 		About: func(name string) client.Object { return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
 		Decide: func(name string, _ time.Time) (*corrected, []control.Due[string], time.Time) {
@@ -60,21 +56,16 @@ func NewHoldings(deps Deps, workers int, schedulers []string) (*Holdings, error)
 		},
 		Write: h.write,
 	})
-	control.Watch(h.loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return later(b.queueSeen(q, gone)) })
-	control.Watch(h.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return later(b.groupSeen(g, gone)) })
-	control.Watch(h.loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] { return later(b.podSeen(p, gone)) })
+	if err != nil {
+		return nil, err
+	}
+	control.Watch(h.Loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return later(b.queueSeen(q, gone)) })
+	control.Watch(h.Loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return later(b.groupSeen(g, gone)) })
+	control.Watch(h.Loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] { return later(b.podSeen(p, gone)) })
 	return h, nil
 }
 
-// Run says what queues hold until ctx ends, which is no error. It must be called once.
-func (h *Holdings) Run(ctx context.Context) error { return h.loop.Run(ctx) }
-
-func later(names []string) (out []control.Due[string]) {
-	for _, name := range names {
-		out = append(out, control.Due[string]{Key: name, After: settle})
-	}
-	return out
-}
+func later(names []string) []control.Due[string] { return control.After(settle, names...) }
 
 // write says what the very queue holds that was looked at.
 func (h *Holdings) write(ctx context.Context, c *corrected) error {

@@ -64,12 +64,7 @@ func New(s control.Shell) (*Controller, error) {
 	return c, nil
 }
 
-func due(news bool) []control.Due[string] {
-	if !news {
-		return nil
-	}
-	return []control.Due[string]{{Key: everything, After: settle}}
-}
+func due(news bool) []control.Due[string] { return control.If(news, everything, settle) }
 
 // Configure takes in the configuration as it stands. A bad one is refused whole, while that before it rules on, and is told; without one NodeShards stay as they are. It is
 // called by one goroutine at a time.

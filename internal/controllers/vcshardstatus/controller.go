@@ -51,21 +51,16 @@ func New(s control.Shell, name string) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	due := []control.Due[string]{{Key: name, After: settle}}
 	control.Watch(c.Loop, &corev1.Node{}, func(n *corev1.Node, gone bool) []control.Due[string] {
-		if nodes[n.Name] == !gone {
-			return nil
-		}
+		news := nodes[n.Name] == gone
 		if nodes[n.Name] = true; gone {
 			delete(nodes, n.Name)
 		}
-		return due
+		return control.If(news, name, settle)
 	})
 	control.WatchLater(c.Loop, &shard.NodeShard{}, func(s *shard.NodeShard, gone bool) []control.Due[string] {
-		if others := book.Seen(s, gone); s.Name != name && !others {
-			return nil
-		}
-		return due
+		others := book.Seen(s, gone)
+		return control.If(s.Name == name || others, name, settle)
 	})
 	return c, nil
 }
