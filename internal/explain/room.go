@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -220,9 +221,7 @@ func wanted(class *cluster.Class, name string, have map[string]string) (set map[
 			best, bestAbsent, found = s, a, true
 		}
 	}
-	for k, v := range best { // order: a map
-		set[k] = v
-	}
+	maps.Copy(set, best)
 	return set, bestAbsent, found
 }
 

@@ -3,6 +3,7 @@ package podgroup
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -273,11 +274,7 @@ func (f *aggregator) claimChanged(name types.NamespacedName, list corev1.Resourc
 	c := f.claim(name)
 	c.list = list
 	var errs []error
-	pods := make([]*corev1.Pod, 0, len(c.pods))
-	for _, pod := range c.pods { // the order does not matter: each adds to its own gang, exactly
-		pods = append(pods, pod)
-	}
-	for _, pod := range pods {
+	for _, pod := range slices.Collect(maps.Values(c.pods)) { // of a copy; the order does not matter: each adds to its own gang, exactly
 		if err := f.count(pod); err != nil {
 			errs = append(errs, err)
 		}
@@ -356,11 +353,7 @@ func (f *aggregator) nodeChanged(name string, labels map[string]string, exists b
 	n.labels, n.exists = labels, exists
 	var errs []error
 	if before != now || (beforeErr == nil) != (nowErr == nil) {
-		pods := make([]*corev1.Pod, 0, len(n.pods))
-		for _, pod := range n.pods { // the order does not matter: each adds to its own gang, exactly
-			pods = append(pods, pod)
-		}
-		for _, pod := range pods {
+		for _, pod := range slices.Collect(maps.Values(n.pods)) { // of a copy; the order does not matter: each adds to its own gang, exactly
 			if err := f.count(pod); err != nil {
 				errs = append(errs, err)
 			}

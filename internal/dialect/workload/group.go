@@ -263,9 +263,7 @@ func (h *hints) labels() map[string]string {
 			out[key] = v
 		}
 	}
-	for k, v := range h.subject.Labels {
-		out[k] = v
-	}
+	maps.Copy(out, h.subject.Labels)
 	return out
 }
 

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -122,14 +123,7 @@ func stringsAt(content map[string]any, path string) map[string]string {
 	return out
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // shown renders a value for a message, briefly: users write what they like into their fields.
 func shown(value any) string {

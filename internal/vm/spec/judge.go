@@ -480,9 +480,7 @@ func pageSize(s string) (int64, bool) {
 }
 
 func copied(m map[string]string) map[string]string {
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
+	out := make(map[string]string, len(m)) // never nil
+	maps.Copy(out, m)
 	return out
 }
