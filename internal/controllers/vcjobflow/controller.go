@@ -13,6 +13,7 @@ import (
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	flow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -136,10 +137,7 @@ func (c *Controller) askAll(ctx context.Context, p plan) {
 		}
 		c.Lock()
 		if have := c.book.flows[p.key]; have != nil && have.UID == p.flow.UID {
-			if c.book.answered[have.UID] == nil {
-				c.book.answered[have.UID] = map[string]bool{}
-			}
-			c.book.answered[have.UID][a.part] = true
+			entry.Put(c.book.answered, have.UID, a.part, true)
 			c.Add(control.Keys(p.key)...)
 		}
 		c.Unlock()

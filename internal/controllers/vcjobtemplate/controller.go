@@ -16,6 +16,7 @@ import (
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	flow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -67,10 +68,7 @@ func (b *book) jobSeen(j *batch.Job, gone bool) (due []key) {
 	}
 	of := key{Namespace: space, Name: name}
 	b.of[k] = of
-	if b.jobs[of] == nil {
-		b.jobs[of] = map[key]*batch.Job{}
-	}
-	b.jobs[of][k] = j
+	entry.Put(b.jobs, of, k, j)
 	if had && was == of {
 		return nil
 	}

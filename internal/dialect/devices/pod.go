@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Pod completes a pod's event: which claims it has, and what its queue is charged for them. A pod that has ended has none.
@@ -120,11 +121,7 @@ func (b *Index) use(pod string) {
 	}
 	b.wants[pod] = slices.Clone(b.now)
 	for _, w := range b.now {
-		index := b.index(w)
-		if index[w.what] == nil {
-			index[w.what] = map[string]struct{}{}
-		}
-		index[w.what][pod] = struct{}{}
+		entry.Put(b.index(w), w.what, pod, struct{}{})
 	}
 }
 

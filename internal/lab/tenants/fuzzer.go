@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Tenant is somebody with rights in one namespace.
@@ -129,11 +131,7 @@ func (u *turn) write(kind, object, detail string, call func(context.Context) err
 		return err
 	}
 	u.mu.Lock()
-	s := u.sums[kind]
-	if s == nil {
-		s = &Sum{}
-		u.sums[kind] = s
-	}
+	s := entry.Of(u.sums, kind)
 	s.Tried++
 	ended := "done"
 	switch {
