@@ -2,7 +2,6 @@ package vchypernode
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -91,10 +90,7 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 
 // count writes how many nodes a HyperNode has.
 func (c *Controller) count(ctx context.Context, one count) error {
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"nodeCount": one.nodes}})
-	if err != nil {
-		return fmt.Errorf("encode a count: %w", err)
-	}
-	_, err = c.kit.MergeStatus(ctx, &topo.HyperNode{ObjectMeta: metav1.ObjectMeta{Name: one.hyper.Name}}, body)
+	body := write.Body(map[string]any{"status": map[string]any{"nodeCount": one.nodes}})
+	_, err := c.kit.MergeStatus(ctx, &topo.HyperNode{ObjectMeta: metav1.ObjectMeta{Name: one.hyper.Name}}, body)
 	return err
 }

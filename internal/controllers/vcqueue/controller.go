@@ -2,7 +2,6 @@ package vcqueue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -73,16 +72,15 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 	if q == nil {
 		return nil
 	}
-	steps := []func() (write.Result, error){
-		func() (write.Result, error) {
+	for _, step := range []func() error{
+		func() error {
 			return c.patch(ctx, q, p.adopt, map[string]any{"spec": map[string]any{"parent": keys.RootQueue}})
 		},
-		func() (write.Result, error) { return c.mark(ctx, q, p.mark, "true") },
-		func() (write.Result, error) { return c.state(ctx, q, p.state) },
-		func() (write.Result, error) { return c.mark(ctx, q, p.mark, "false") },
-	}
-	for _, step := range steps {
-		if _, err := step(); err != nil {
+		func() error { return c.mark(ctx, q, p.mark, "true") },
+		func() error { return c.state(ctx, q, p.state) },
+		func() error { return c.mark(ctx, q, p.mark, "false") },
+	} {
+		if err := step(); err != nil {
 			return err
 		}
 	}
@@ -115,9 +113,9 @@ func (c *Controller) take(ctx context.Context, m *bus.Command) error {
 }
 
 // patch merges into the very queue that was looked at, if that is wanted.
-func (c *Controller) patch(ctx context.Context, q *scheduling.Queue, wanted bool, change map[string]any) (write.Result, error) {
+func (c *Controller) patch(ctx context.Context, q *scheduling.Queue, wanted bool, change map[string]any) error {
 	if !wanted {
-		return write.Unchanged, nil
+		return nil
 	}
 	meta, _ := change["metadata"].(map[string]any)
 	if meta == nil {
@@ -125,26 +123,21 @@ func (c *Controller) patch(ctx context.Context, q *scheduling.Queue, wanted bool
 		change["metadata"] = meta
 	}
 	meta["uid"] = q.UID
-	body, err := json.Marshal(change)
-	if err != nil {
-		return write.Unchanged, fmt.Errorf("patch of Queue %s: %w", q.Name, err)
-	}
-	return c.kit.Merge(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+	_, err := c.kit.Merge(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, write.Body(change))
+	return err
 }
 
 // mark writes the annotation, if it is the turn of what it is to say.
-func (c *Controller) mark(ctx context.Context, q *scheduling.Queue, mark, turn string) (write.Result, error) {
+func (c *Controller) mark(ctx context.Context, q *scheduling.Queue, mark, turn string) error {
 	return c.patch(ctx, q, mark == turn, map[string]any{"metadata": map[string]any{"annotations": map[string]string{keys.ClosedByParent: mark}}})
 }
 
 // state writes the state, if there is one to write.
-func (c *Controller) state(ctx context.Context, q *scheduling.Queue, state scheduling.QueueState) (write.Result, error) {
+func (c *Controller) state(ctx context.Context, q *scheduling.Queue, state scheduling.QueueState) error {
 	if state == "" {
-		return write.Unchanged, nil
+		return nil
 	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"state": state}})
-	if err != nil {
-		return write.Unchanged, fmt.Errorf("state of Queue %s: %w", q.Name, err)
-	}
-	return c.kit.MergeStatus(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+	body := write.Body(map[string]any{"status": map[string]any{"state": state}})
+	_, err := c.kit.MergeStatus(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+	return err
 }

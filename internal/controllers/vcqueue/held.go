@@ -2,7 +2,6 @@ package vcqueue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +16,7 @@ import (
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -102,16 +102,6 @@ func newLedger(schedulers []string) *ledger {
 	}
 }
 
-// sumOf is a key's sum, made if there is none.
-func sumOf[K comparable](sums map[K]*tally.Sum, k K) *tally.Sum {
-	s := sums[k]
-	if s == nil {
-		s = &tally.Sum{}
-		sums[k] = s
-	}
-	return s
-}
-
 // holds is what a pod holds; nothing unless it is a gang's, has a node and has not ended.
 func (l *ledger) holds(p *corev1.Pod) pod {
 	group := p.Annotations[keys.GroupName]
@@ -148,7 +138,7 @@ func (l *ledger) podSeen(p *corev1.Pod, gone bool) (due []string) {
 			continue
 		}
 		list := one.holds.List()
-		gang := sumOf(l.gangs, one.group)
+		gang := entry.Of(l.gangs, one.group)
 		if one.change(gang, list); gang.Empty() {
 			delete(l.gangs, one.group)
 		}
@@ -201,7 +191,7 @@ func (l *ledger) move(queue string, list corev1.ResourceList, change func(*tally
 	if len(list) == 0 {
 		return nil
 	}
-	own := sumOf(l.own, queue)
+	own := entry.Of(l.own, queue)
 	if change(own, list); own.Empty() {
 		delete(l.own, queue)
 	}
@@ -209,7 +199,7 @@ func (l *ledger) move(queue string, list corev1.ResourceList, change func(*tally
 		return nil // all are looked at once the tree is added up anew
 	}
 	for _, name := range l.way(queue) {
-		change(sumOf(l.total, name), list)
+		change(entry.Of(l.total, name), list)
 		due = append(due, name)
 	}
 	return due
@@ -248,7 +238,7 @@ func (l *ledger) decide(name string) (q *scheduling.Queue, patch []byte, more []
 		l.stale, l.total = false, map[string]*tally.Sum{}
 		for queue, own := range l.own { // order: sums are exact
 			for _, above := range l.way(queue) {
-				sumOf(l.total, above).AddSum(own)
+				entry.Of(l.total, above).AddSum(own)
 			}
 		}
 		for other, q := range l.queues { // order: each on its own
@@ -286,9 +276,6 @@ func (l *ledger) correct(q *scheduling.Queue) []byte {
 	if len(status) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": q.UID}, "status": status})
-	if err != nil {
-		panic(fmt.Sprintf("status of Queue %s: %v", q.Name, err)) // texts and nulls
-	}
+	body := write.Body(map[string]any{"metadata": map[string]any{"uid": q.UID}, "status": status})
 	return body
 }

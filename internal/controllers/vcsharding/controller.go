@@ -2,7 +2,6 @@ package vcsharding
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -107,10 +106,8 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 		errs = append(errs, err)
 	}
 	for _, one := range p.change {
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": one.shard.UID}, "spec": map[string]any{"nodesDesired": one.nodes}})
-		if err == nil {
-			_, err = c.kit.Merge(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: one.name}}, body)
-		}
+		body := write.Body(map[string]any{"metadata": map[string]any{"uid": one.shard.UID}, "spec": map[string]any{"nodesDesired": one.nodes}})
+		_, err := c.kit.Merge(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: one.name}}, body)
 		errs = append(errs, err)
 	}
 	for _, one := range p.create {

@@ -4,7 +4,6 @@ package vcshardstatus
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -70,12 +69,9 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 	if p.next == nil {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.about.UID}, "status": map[string]any{
+	body := write.Body(map[string]any{"metadata": map[string]any{"uid": p.about.UID}, "status": map[string]any{
 		"lastUpdateTime": p.next.LastUpdateTime, "nodesInUse": p.next.NodesInUse, "nodesToRemove": p.next.NodesToRemove, "nodesToAdd": p.next.NodesToAdd,
 	}})
-	if err != nil {
-		return fmt.Errorf("encode a status: %w", err)
-	}
-	_, err = c.kit.MergeStatus(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: p.about.Name}}, body)
+	_, err := c.kit.MergeStatus(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: p.about.Name}}, body)
 	return err
 }

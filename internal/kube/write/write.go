@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -160,4 +161,14 @@ func otherUID(err error) bool {
 		}
 	}
 	return true
+}
+
+// Body is a patch as it is sent. What patches are made of, texts, numbers, types of the API, lists and maps of them, always has a JSON
+// form: that v has none is a defect.
+func Body(v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("a patch has no JSON form: %v", err))
+	}
+	return body
 }
