@@ -122,3 +122,12 @@ func thousandths(q *resource.Quantity) int64 {
 func devices(q *resource.Quantity) int64 {
 	return cluster.Clamp(min(whole(q), cluster.MaxQuantity/milliPerGPU) * milliPerGPU)
 }
+
+// Brief cuts a user's text to a length fit for a sentence.
+func Brief(s string) string {
+	const most = 32
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -3,7 +3,6 @@ package kai
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -175,16 +174,7 @@ func GangOfOwner(p *v1.Pod) string {
 // things the first of this order is named: MIG slices by annotation.
 func Unsupported(p *v1.Pod) string {
 	if name, value := legacySlices(p); name != "" {
-		return "a slice of a GPU by annotation (" + name + ": " + brief(value) + "; ask for it as a container's resource instead)"
+		return "a slice of a GPU by annotation (" + name + ": " + core.Brief(value) + "; ask for it as a container's resource instead)"
 	}
 	return ""
-}
-
-// brief cuts a user's text to a length fit for a sentence.
-func brief(s string) string {
-	const most = 32
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

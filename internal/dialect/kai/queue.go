@@ -73,7 +73,7 @@ func Queue(q *v2.Queue) (cluster.QueueState, string) {
 	case v == BudgetsBlock:
 		st.BudgetsBlock = true
 	case stated && v != BudgetsOrder:
-		r.complain("annotation "+BudgetsAnnotation, fmt.Sprintf("is %q; it must be %s or %s", brief(v), BudgetsOrder, BudgetsBlock))
+		r.complain("annotation "+BudgetsAnnotation, fmt.Sprintf("is %q; it must be %s or %s", core.Brief(v), BudgetsOrder, BudgetsBlock))
 	}
 	if len(r.problems) == 0 {
 		return st, ""
