@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
@@ -171,7 +170,7 @@ func obstacles(class *cluster.Class, n *cluster.Node) (steps []Change, ok bool) 
 	}
 	for i := range n.Taints {
 		t := &n.Taints[i]
-		if t.Effect != v1.TaintEffectPreferNoSchedule && !predicates.Tolerates(class.Tolerations, t) {
+		if t.Effect != v1.TaintEffectPreferNoSchedule && !policy.Tolerates(class.Tolerations, t) {
 			steps = append(steps, Change{Kind: RemoveTaint, Detail: t.ToString(), taint: t})
 		}
 	}

@@ -83,7 +83,7 @@ func (r *Roles) complete(st *cluster.PodState, p *v1.Pod, share cluster.Share, w
 		forgetOwnMaps(st.Spec, p)
 		st.Groups = Groups(p.Labels)
 		if share.Portion != 0 {
-			charge(st, share.Charge(0))
+			core.Charge(st, share.Charge(0))
 		}
 	}
 	if !st.Phase.Alive() {

@@ -71,23 +71,6 @@ func Groups(labels map[string]string) []string {
 	return slices.Compact(out)
 }
 
-// charge adds to what the pod's queue is charged for it, in milli-GPU, over what it requests of its node.
-func charge(st *cluster.PodState, gpu int64) {
-	if gpu == 0 {
-		return
-	}
-	if st.Charge == nil {
-		st.Charge = slices.Clone(st.Requests)
-	}
-	for i := range st.Charge {
-		if st.Charge[i].Name == "gpu" {
-			st.Charge[i].Value = cluster.Clamp(st.Charge[i].Value + gpu)
-			return
-		}
-	}
-	st.Charge = append(st.Charge, cluster.Quantity{Name: "gpu", Value: cluster.Clamp(gpu)})
-}
-
 // reserve makes st what a reservation pod is to its node: the shared device that it holds for others, and not one of its
 // own. One that does not say for whom it holds a device has it to itself.
 func reserve(st *cluster.PodState, labels map[string]string) {
