@@ -47,9 +47,9 @@ func integer(value any) (int64, bool) {
 	return 0, false
 }
 
-// integerAt reads the integer of at least low at a path of the object. found is false when the field is absent.
+// integerAt reads the integer, 0 or more, at a path of the object. found is false when the field is absent.
 // text lets it be a string of digits.
-func integerAt(o *Object, path string, low int64, text bool) (n int32, found bool, err error) {
+func integerAt(o *Object, path string, text bool) (n int32, found bool, err error) {
 	value, found, ok := lookup(o.Content, path)
 	if !ok {
 		return 0, false, invalidField(o, path, "a step of this path is not an object")
@@ -62,7 +62,7 @@ func integerAt(o *Object, path string, low int64, text bool) (n int32, found boo
 			value = parsed
 		}
 	}
-	n, err = inRange(o, path, value, low)
+	n, err = inRange(o, path, value, 0)
 	return n, true, err
 }
 

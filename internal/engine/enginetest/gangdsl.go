@@ -25,8 +25,7 @@ const heldFinalizer = "example.com/stay"
 // Owner is the controller of scenario pods: an object of a kind that makes no pods by itself, and that a backend with a
 // garbage collector must let exist in the pod's namespace.
 func Owner() metav1.OwnerReference {
-	yes := true
-	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "scenario-owner", UID: "scenario-owner", Controller: &yes}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "scenario-owner", UID: "scenario-owner", Controller: new(true)}
 }
 
 // gang makes a PodGroup and its pods. Parts below it: "set [PARENT/]NAME …" and "pod [SET/]INDEX …".
@@ -385,8 +384,7 @@ func (c *compiler) locate(p *v1.Pod, at place) {
 		t := metav1.NewTime(c.now.Add(30 * time.Second))
 		p.DeletionTimestamp = &t
 	case "stuck":
-		t := metav1.NewTime(c.now.Add(-time.Hour))
-		p.DeletionTimestamp, p.Finalizers = &t, []string{"example.com/stuck"}
+		p.DeletionTimestamp, p.Finalizers = new(metav1.NewTime(c.now.Add(-time.Hour))), []string{"example.com/stuck"}
 	}
 }
 

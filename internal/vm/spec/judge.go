@@ -352,8 +352,7 @@ func (j *judgement) swap(out *Resources, r *runtimeapi.LinuxContainerResources) 
 	case memory <= 0 || both < memory:
 		j.bad("memory_swap_limit_in_bytes", itoa(both), "is of memory and swap together, so that it needs memory_limit_in_bytes, and must be at least that")
 	default:
-		swap := both - memory
-		out.Swap = &swap
+		out.Swap = new(both - memory)
 	}
 }
 
