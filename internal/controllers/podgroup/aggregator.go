@@ -443,6 +443,5 @@ func patch(observed, desired v2alpha2.PodGroupResourcesStatus) []byte {
 	if len(fields) == 0 {
 		return nil
 	}
-	body := write.Body(map[string]any{"status": map[string]any{"resourcesStatus": fields}})
-	return body
+	return write.Body(map[string]any{"status": map[string]any{"resourcesStatus": fields}})
 }

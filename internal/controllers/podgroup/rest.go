@@ -176,6 +176,5 @@ func (f *aggregator) takeRest(name string) []byte {
 	default:
 		value = desired
 	}
-	body := write.Body(map[string]any{"metadata": map[string]any{"annotations": map[string]any{keys.RemnantsAnnotation: value}}})
-	return body
+	return write.Body(map[string]any{"metadata": map[string]any{"annotations": map[string]any{keys.RemnantsAnnotation: value}}})
 }

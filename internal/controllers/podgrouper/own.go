@@ -106,8 +106,7 @@ func (g *grouper) ownPatch(pod *corev1.Pod, own *v2alpha2.PodGroup) []byte {
 	if pod.Annotations[keys.OwnGangAnnotation] == text {
 		return nil
 	}
-	body := write.Body(map[string]any{"metadata": map[string]any{
+	return write.Body(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{keys.OwnGangAnnotation: text},
 	}})
-	return body
 }

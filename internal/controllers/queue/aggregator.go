@@ -346,6 +346,5 @@ func (n *node) patch(now time.Time) []byte {
 }
 
 func marshal(patch map[string]any) []byte {
-	body := write.Body(patch)
-	return body
+	return write.Body(patch)
 }

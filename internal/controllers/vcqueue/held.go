@@ -276,6 +276,5 @@ func (l *ledger) correct(q *scheduling.Queue) []byte {
 	if len(status) == 0 {
 		return nil
 	}
-	body := write.Body(map[string]any{"metadata": map[string]any{"uid": q.UID}, "status": status})
-	return body
+	return write.Body(map[string]any{"metadata": map[string]any{"uid": q.UID}, "status": status})
 }

@@ -273,10 +273,10 @@ func (b *Engine) check(snap *cluster.Snapshot, plans []engine.Plan) error {
 	if b.mutation.active() { // a mutant may break what is checked below
 		return nil
 	}
-	if err := Audit(snap, plans, b.has(proportion.Name)); err != nil {
+	if err := Audit(snap, plans, b.profile.Uses(proportion.Name)); err != nil {
 		return err
 	}
-	if b.has(topology.Name) {
+	if b.profile.Uses(topology.Name) {
 		if err := AuditTogether(snap, plans); err != nil {
 			return err
 		}
@@ -294,16 +294,6 @@ func (b *Engine) check(snap *cluster.Snapshot, plans []engine.Plan) error {
 		return err
 	}
 	return b.Watch(snap, b.profile, b.registry, plans)
-}
-
-// has says whether the profile has a plugin.
-func (b *Engine) has(plugin string) bool {
-	for _, tier := range b.profile.Tiers {
-		if slices.ContainsFunc(tier, func(u engine.PluginUse) bool { return u.Name == plugin }) {
-			return true
-		}
-	}
-	return false
 }
 
 // rebuilt returns the snapshot of a store that learns the same objects in the opposite order, from a translator that knows

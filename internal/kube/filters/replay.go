@@ -67,9 +67,7 @@ func (o *objects) AddIndexers(more cache.Indexers) error {
 	if o.indexers == nil {
 		o.indexers, o.indices = cache.Indexers{}, map[string]map[string][]any{}
 	}
-	for name, f := range more { // order: a set
-		o.indexers[name] = f
-	}
+	maps.Copy(o.indexers, more)
 	return nil
 }
 
