@@ -202,25 +202,19 @@ func (b *Engine) forget(o Object) error {
 }
 
 // Pods implements Backend.
-func (b *Engine) Pods() ([]*v1.Pod, error) {
-	var out []*v1.Pod
-	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
-		if p, ok := b.objects[k].(*v1.Pod); ok {
-			out = append(out, p.DeepCopy())
-		}
-	}
-	return out, nil
-}
+func (b *Engine) Pods() ([]*v1.Pod, error) { return copies[*v1.Pod](b), nil }
 
 // Nodes implements Backend.
-func (b *Engine) Nodes() ([]*v1.Node, error) {
-	var out []*v1.Node
+func (b *Engine) Nodes() ([]*v1.Node, error) { return copies[*v1.Node](b), nil }
+
+// copies are the objects of a kind, by name.
+func copies[T Object](b *Engine) (out []T) {
 	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
-		if n, ok := b.objects[k].(*v1.Node); ok {
-			out = append(out, n.DeepCopy())
+		if o, ok := b.objects[k].(T); ok {
+			out = append(out, o.DeepCopyObject().(T))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // Problems lists what is wrong with queues' numbers, and with what pods name, by their names.
