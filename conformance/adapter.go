@@ -181,8 +181,7 @@ func (q *Queue) object() *v2.Queue {
 	o := &v2.Queue{ObjectMeta: meta("", q.Name, start.Add(-24*3600*second).Add(time.Duration(q.CreatedAt)*second))}
 	o.Spec.ParentQueue = q.Parent
 	if q.Priority != nil {
-		p := int(*q.Priority)
-		o.Spec.Priority = &p
+		o.Spec.Priority = new(int(*q.Priority))
 	}
 	o.Spec.Resources = &v2.QueueResources{GPU: q.GPU.resource(), CPU: q.CPU.resource(), Memory: q.Memory.resource()}
 	return o
@@ -252,8 +251,7 @@ func subGroups(t *Tree, parent *string, out []v2alpha2.SubGroup) []v2alpha2.SubG
 		m := &t.Members[i]
 		sg := v2alpha2.SubGroup{Name: m.Name, Parent: parent, MinMember: m.MinMember, MinSubGroup: m.MinSubGroup}
 		if m.Topology != (Together{}) {
-			c := m.Topology.constraint()
-			sg.TopologyConstraint = &c
+			sg.TopologyConstraint = new(m.Topology.constraint())
 		}
 		out = append(out, sg)
 		out = subGroups(m, &m.Name, out)
@@ -291,8 +289,7 @@ func (g *Gang) perDevice(p *Pod) int64 {
 // pod returns a pod as it is at the start, placed says on which shared devices.
 func (g *Gang) pod(p *Pod, groups []string) *v1.Pod {
 	o := &v1.Pod{ObjectMeta: meta(g.namespace(), p.Name, g.created())}
-	yes := true
-	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: g.Name, UID: types.UID(g.Name), Controller: &yes}}
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: g.Name, UID: types.UID(g.Name), Controller: new(true)}}
 	for k, v := range p.AffinityLabels { // order: a set
 		o.Labels[k] = v
 	}

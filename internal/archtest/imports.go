@@ -37,6 +37,7 @@ const (
 	dirRoles       = "internal/roles"
 	dirSee         = "internal/see"
 	dirSim         = "internal/sim"
+	dirEntry       = "internal/entry"
 	dirSpelling    = "internal/spelling"
 	dirUsage       = "internal/usage"
 	dirVM          = "internal/vm"
@@ -210,8 +211,9 @@ func checkLayers(t *Tree) ([]Violation, error) {
 	}{
 		{dirCluster, []string{dirCluster}},
 		{dirFairshare, []string{dirFairshare, dirCluster}},
-		{dirDialect, []string{dirDialect, dirCluster, dirAPI}},
-		{dirKube, []string{dirKube, dirDialect, dirEngine, dirFairshare, dirCluster, dirAPI, dirApp}},
+		{dirDialect, []string{dirDialect, dirCluster, dirEntry, dirAPI}},
+		{dirKube, []string{dirKube, dirDialect, dirEngine, dirFairshare, dirCluster, dirEntry, dirAPI, dirApp}},
+		{dirEntry, []string{dirEntry}},
 		{dirSpelling, []string{dirSpelling}},
 		{dirApp, []string{dirApp, dirAPI, dirSpelling}},
 		{dirEngineTest, []string{dirEngine, dirFairshare, dirCluster, dirDialect, dirAPI, dirProfile}},
@@ -224,7 +226,7 @@ func checkLayers(t *Tree) ([]Violation, error) {
 		{dirClimb + "/genome", []string{dirClimb + "/genome"}}, // programs of other trees have it too
 		{dirClimb, []string{dirClimb, dirFilters, dirProfile, dirEngine, dirCluster}},
 		{dirSim, []string{dirSim, dirProfile, dirEngine, dirFairshare, dirUsage, dirCluster}},
-		{dirReplay, []string{dirReplay, dirDialect, dirKube, dirProfile, dirEngine, dirFairshare, dirCluster, dirAPI}},
+		{dirReplay, []string{dirReplay, dirDialect, dirKube, dirProfile, dirEngine, dirFairshare, dirCluster, dirEntry, dirAPI}},
 	}
 	var out []Violation
 	for _, row := range rows {

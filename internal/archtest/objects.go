@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 )
 
@@ -133,12 +134,7 @@ func checkWrites(t *Tree) ([]Violation, error) {
 }
 
 func (f *File) imports(match func(Import) bool) bool {
-	for _, imp := range f.Imports {
-		if match(imp) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Imports, match)
 }
 
 // isContext guesses by spelling: a variable whose name contains ctx, or a call into package context.

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -149,15 +150,7 @@ func declaredMutable(gen *ast.GenDecl, vs *ast.ValueSpec, add func(token.Pos, st
 }
 
 func hasEmbed(doc *ast.CommentGroup) bool {
-	if doc == nil {
-		return false
-	}
-	for _, c := range doc.List {
-		if strings.HasPrefix(c.Text, "//go:embed ") {
-			return true
-		}
-	}
-	return false
+	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
 // mutableMaker knows the constructors of things that exist to be filled or counted later.

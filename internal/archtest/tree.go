@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -204,12 +205,7 @@ func under(dir, prefix string) bool {
 
 // underAny reports whether dir lies in one of the prefixes.
 func underAny(dir string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if under(dir, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(p string) bool { return under(dir, p) })
 }
 
 // skipDir names directories that are never part of the tree: version control, build output, test inputs, third-party code.

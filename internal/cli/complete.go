@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
-	"github.com/muster-scheduler/muster/internal/app"
 )
 
 // completes bounds how long a shell waits for names.
@@ -46,17 +45,9 @@ func (l *looker) groups(ctx context.Context, namespace string) ([]v2alpha2.PodGr
 	if err != nil {
 		return nil, err
 	}
-	config, err := app.RESTConfig(l.client)
+	c, config, err := dial(l.client, kinds()...)
 	if err != nil {
 		return nil, err
-	}
-	scheme, err := kinds()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, advise(err, config.Host)
 	}
 	var list v2alpha2.PodGroupList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -46,17 +45,9 @@ func newDecisions(d Deps) *cobra.Command {
 			case since != "":
 				return role.decisions(c, o, namespace, gang, since, last, output)
 			}
-			config, err := app.RESTConfig(o)
+			api, config, err := dial(o, v1.AddToScheme)
 			if err != nil {
 				return err
-			}
-			scheme := runtime.NewScheme()
-			if err := v1.AddToScheme(scheme); err != nil {
-				return fmt.Errorf("build the scheme: %w", err)
-			}
-			api, err := client.New(config, client.Options{Scheme: scheme})
-			if err != nil {
-				return advise(err, config.Host)
 			}
 			var events []v1.Event
 			for _, reason := range []string{keys.EventRoomMade, keys.EventEvictionsSpared, keys.EventEvict} {
@@ -77,8 +68,7 @@ func newDecisions(d Deps) *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
-	fs.StringVar(&o.Context, "context", "", "context of the kubeconfig; empty: its current one")
+	clientFlags(fs, &o)
 	fs.StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	fs.StringVarP(&namespace, "namespace", "n", "", "only decisions for gangs of this namespace; empty: of all")
 	fs.StringVar(&gang, "gang", "", "only decisions for or against gangs whose PodGroup or workload has this name")

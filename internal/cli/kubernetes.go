@@ -63,8 +63,7 @@ func newKubernetes(d Deps) *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
-	fs.StringVar(&o.Context, "context", "", "context of the kubeconfig; empty: its current one")
+	clientFlags(fs, &o)
 	fs.StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	return c
 }

@@ -11,11 +11,13 @@ import (
 
 	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,8 +74,7 @@ type looker struct {
 func (l *looker) flags(c *cobra.Command) {
 	fs := c.Flags()
 	l.client = app.ClientOptions{QPS: -1, UserAgent: "muster/" + l.deps.Version}
-	fs.StringVar(&l.client.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
-	fs.StringVar(&l.client.Context, "context", "", "context of the kubeconfig; empty: its current one")
+	clientFlags(fs, &l.client)
 	fs.StringVarP(&l.output, "output", "o", "table", "table, json or yaml")
 	fs.StringVar(&l.schedulerConf, "scheduler-conf", "", "the scheduler's configuration file; empty: the built-in one")
 	fs.StringSliceVar(&l.schedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are the scheduler's")
@@ -114,17 +115,9 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 			return nil, fmt.Errorf("%s: %w", l.schedulerConf, err)
 		}
 	}
-	config, err := app.RESTConfig(l.client)
+	c, config, err := dial(l.client, kinds()...)
 	if err != nil {
 		return nil, err
-	}
-	scheme, err := kinds()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, advise(err, config.Host)
 	}
 	o := feed.Options{
 		SchedulerNames: l.schedulerNames, Partition: l.partition, RestrictNodes: l.restrict, GPUWorkerLabel: l.gpu,
@@ -183,14 +176,41 @@ func (v *view) now(ctx context.Context) (*engine.Trace, error) {
 }
 
 // kinds are those that commands read.
-func kinds() (*runtime.Scheme, error) {
+func kinds() []func(*runtime.Scheme) error {
+	return []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme}
+}
+
+// dial makes a client for an API server's objects of some kinds.
+func dial(o app.ClientOptions, kinds ...func(*runtime.Scheme) error) (client.Client, *rest.Config, error) {
+	config, err := app.RESTConfig(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	scheme, err := schemeOf(kinds...)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, advise(err, config.Host)
+	}
+	return c, config, nil
+}
+
+func schemeOf(kinds ...func(*runtime.Scheme) error) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme} {
+	for _, add := range kinds {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}
 	}
 	return scheme, nil
+}
+
+// clientFlags declares those that say which API server is meant.
+func clientFlags(fs *pflag.FlagSet, o *app.ClientOptions) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
+	fs.StringVar(&o.Context, "context", "", "context of the kubeconfig; empty: its current one")
 }
 
 // namespace is the one that -n names, or the kubeconfig's.

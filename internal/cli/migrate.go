@@ -107,37 +107,22 @@ const (
 
 // migrationFlags are those of all commands that look at a cluster.
 func migrationFlags(fs *pflag.FlagSet, o *app.ClientOptions, options *kueue.Options) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
-	fs.StringVar(&o.Context, "context", "", "context of the kubeconfig; empty: its current one")
+	clientFlags(fs, o)
 	fs.StringVar(&options.CohortPrefix, "cohort-prefix", "", "what the names of cohorts of Kueue's get before them as Queues, such as cohort-")
 }
 
 // migrationReader reads a cluster's objects, the unknown ones too; host names it.
 func migrationReader(o app.ClientOptions) (reader client.Reader, host string, err error) {
-	config, err := app.RESTConfig(o)
+	reader, config, err := dial(o, migrationKinds()...)
 	if err != nil {
 		return nil, "", err
-	}
-	scheme, err := migrationScheme()
-	if err != nil {
-		return nil, "", err
-	}
-	reader, err = client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, "", advise(err, config.Host)
 	}
 	return reader, config.Host, nil
 }
 
-// migrationScheme has the kinds that are looked at.
-func migrationScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, apivolcano.AddToScheme, kbv1alpha1.AddToScheme, kbv1alpha2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("build the scheme: %w", err)
-		}
-	}
-	return scheme, nil
+// migrationKinds are those that are looked at.
+func migrationKinds() []func(*runtime.Scheme) error {
+	return []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, apivolcano.AddToScheme, kbv1alpha1.AddToScheme, kbv1alpha2.AddToScheme}
 }
 
 // drawMigration draws a report, a section for each level.

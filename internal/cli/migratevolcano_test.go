@@ -22,7 +22,7 @@ func TestTwelveDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := migrationScheme()
+	scheme, err := schemeOf(migrationKinds()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,8 +49,7 @@ func narrow(groups []v2alpha2.PodGroup, missing string) []NarrowReport {
 			r.Workload = g.OwnerReferences[0].Kind + " " + g.OwnerReferences[0].Name
 		}
 		if c := unschedulable(g); c != nil {
-			since := c.LastTransitionTime.UTC()
-			r.Waits, r.Reason, r.Message, r.Since = true, reasonOf(c), c.Message, &since
+			r.Waits, r.Reason, r.Message, r.Since = true, reasonOf(c), c.Message, new(c.LastTransitionTime.UTC())
 		}
 		if text := g.Annotations[keys.WhyAnnotation]; text != "" {
 			r.Brief, _ = see.ReadBrief(text) // what is no brief says nothing

@@ -181,9 +181,7 @@ func (e GangState) apply(s *Store) bool {
 		s.gangs.set(s.epoch, int32(id), &Gang{ID: id, epoch: s.epoch})
 		s.gangIDs[e.Key] = id
 	}
-	for pid := range s.lostPods[e.Key] { // order: each pod on its own
-		members = append(members, pid)
-	}
+	members = slices.AppendSeq(members, maps.Keys(s.lostPods[e.Key]))
 	for _, pid := range members {
 		s.detach(s.pods.get(int32(pid)))
 	}
@@ -228,9 +226,7 @@ func (e GangGone) apply(s *Store) bool {
 		return false
 	}
 	members := slices.Clone(s.gangs.get(int32(id)).Pods)
-	for pid := range s.lostPods[e.Key] { // order: each pod on its own
-		members = append(members, pid)
-	}
+	members = slices.AppendSeq(members, maps.Keys(s.lostPods[e.Key]))
 	for _, pid := range members {
 		s.detach(s.pods.get(int32(pid)))
 	}

@@ -180,24 +180,6 @@ func (r Resources) Equal(o Resources) bool {
 	return true
 }
 
-// Times returns r multiplied by n, saturating at ±MaxSum so that a bound computed from it stays a bound.
-func (r Resources) Times(n int) Resources {
-	const top = MaxSum
-	out := make(Resources, len(r))
-	for i, x := range r {
-		switch m := int64(n); {
-		case x == 0 || m == 0:
-		case x > 0 && x > top/m:
-			out[i] = top
-		case x < 0 && x < -top/m:
-			out[i] = -top
-		default:
-			out[i] = x * m
-		}
-	}
-	return out
-}
-
 // CountIn returns how many requests r fit into free at once; many is returned for a request of nothing.
 func (r Resources) CountIn(free Resources, many int) int {
 	if !r.Fits(free) {

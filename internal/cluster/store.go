@@ -607,10 +607,7 @@ func (s *Store) sortNodes() {
 		return
 	}
 	s.unsorted = false
-	ids := make([]NodeID, 0, len(s.nodeIDs))
-	for _, id := range s.nodeIDs { // order: sorted below
-		ids = append(ids, id)
-	}
+	ids := slices.AppendSeq(make([]NodeID, 0, len(s.nodeIDs)), maps.Values(s.nodeIDs))
 	sort.Slice(ids, func(i, j int) bool { return s.nodes.get(int32(ids[i])).Name < s.nodes.get(int32(ids[j])).Name })
 	s.byName = ids
 }
@@ -620,14 +617,9 @@ func (s *Store) sortQueues() {
 		return
 	}
 	s.unsortedQueues = false
-	ids := make([]QueueID, 0, len(s.queueIDs))
-	for _, id := range s.queueIDs { // order: sorted below
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b QueueID) int {
+	s.queueNames = slices.SortedFunc(maps.Values(s.queueIDs), func(a, b QueueID) int {
 		return strings.Compare(s.queues.get(int32(a)).Name, s.queues.get(int32(b)).Name)
 	})
-	s.queueNames = ids
 }
 
 // same compares API fragments that rarely change.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Trees of Kubernetes' own groups: CompositePodGroups, and the PodGroups below them. A tree is one gang, of the name of its root. Which tree a PodGroup is in follows from the names of
@@ -64,12 +65,9 @@ func (t *Translator) upstreamPlace(group types.NamespacedName) (place upstreamPl
 }
 
 func (t *Translator) belowOf(parent types.NamespacedName) *upstreamBelow {
-	b := t.upstream.below[parent]
-	if b == nil {
-		b = &upstreamBelow{map[types.NamespacedName]struct{}{}, map[types.NamespacedName]struct{}{}}
-		t.upstream.below[parent] = b
-	}
-	return b
+	return entry.Or(t.upstream.below, parent, func() *upstreamBelow {
+		return &upstreamBelow{map[types.NamespacedName]struct{}{}, map[types.NamespacedName]struct{}{}}
+	})
 }
 
 func (t *Translator) forsake(parent types.NamespacedName) {

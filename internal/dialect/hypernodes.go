@@ -96,8 +96,7 @@ func (t *Translator) regroup(key types.NamespacedName, pg *v1beta1.PodGroup) {
 	f := &t.volcano
 	var now *volcano.Subgroups
 	if pg != nil && len(pg.Spec.SubGroupPolicy) > 0 {
-		s := volcano.SubgroupsOf(pg)
-		now = &s
+		now = new(volcano.SubgroupsOf(pg))
 	}
 	was := f.subgroups[key]
 	if now == nil && was == nil {

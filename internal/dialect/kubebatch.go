@@ -16,6 +16,7 @@ import (
 	kbv1alpha2 "github.com/muster-scheduler/muster/api/kubebatch/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // KubeBatch says which pods are kube-batch's, and what its flags say of them.
@@ -200,11 +201,9 @@ func (t *Translator) followKubeBatch(key types.NamespacedName, old, p *v1.Pod) {
 	if is.Name == "" {
 		return
 	}
-	m := t.kubebatch.members[is]
-	if m == nil {
-		m = &upstreamMembers{pods: map[types.NamespacedName]struct{}{}, eldest: key}
-		t.kubebatch.members[is] = m
-	}
+	m := entry.Or(t.kubebatch.members, is, func() *upstreamMembers {
+		return &upstreamMembers{pods: map[types.NamespacedName]struct{}{}, eldest: key}
+	})
 	m.pods[key] = struct{}{}
 	if m.eldest == key || t.elder(key, m.eldest) {
 		m.eldest = key

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kubebatch"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // otherShards is what belongs to other shards. Pods carry no label of a shard: whose a pod is follows from its gang and its node.
@@ -104,12 +105,7 @@ func (t *Translator) member(key types.NamespacedName, old, p *v1.Pod) {
 	if after == (cluster.Key{}) {
 		return
 	}
-	of := t.otherShards.members[after]
-	if of == nil {
-		of = map[types.NamespacedName]struct{}{}
-		t.otherShards.members[after] = of
-	}
-	of[key] = struct{}{}
+	entry.Put(t.otherShards.members, after, key, struct{}{})
 }
 
 // gangOf is the gang whose shard a pod belongs to: of one that is bound, the one that it was bound for.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // A pod that says nothing of a gang is in that of its owner (kai.GangOfOwner), unless the PodGroup of that name is not one for it: it has
@@ -65,10 +66,7 @@ func (t *Translator) ownedBy(key types.NamespacedName, old, p *v1.Pod) {
 		}
 	}
 	if is.Name != "" {
-		if t.owned[is] == nil {
-			t.owned[is] = map[types.NamespacedName]struct{}{}
-		}
-		t.owned[is][key] = struct{}{}
+		entry.Put(t.owned, is, key, struct{}{})
 		if _, known := t.admitted[is]; !known {
 			t.admit(is, t.standing(is))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // upstreamFace is what is known of Kubernetes' own groups. Where the API server has none, nothing is.
@@ -317,11 +318,9 @@ func (t *Translator) followUpstream(key types.NamespacedName, old, p *v1.Pod) {
 	if is.Name == "" {
 		return
 	}
-	m := t.upstream.members[is]
-	if m == nil {
-		m = &upstreamMembers{pods: map[types.NamespacedName]struct{}{}, eldest: key}
-		t.upstream.members[is] = m
-	}
+	m := entry.Or(t.upstream.members, is, func() *upstreamMembers {
+		return &upstreamMembers{pods: map[types.NamespacedName]struct{}{}, eldest: key}
+	})
 	m.pods[key] = struct{}{}
 	if before := m.eldest; before == key || t.elder(key, before) {
 		m.eldest = key

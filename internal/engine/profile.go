@@ -59,12 +59,7 @@ func (p *Profile) acts(action, face string) bool {
 
 // Uses says whether a plugin is in the profile.
 func (p *Profile) Uses(plugin string) bool {
-	for _, tier := range p.Tiers {
-		if slices.ContainsFunc(tier, func(u PluginUse) bool { return u.Name == plugin }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(p.Tiers...), func(u PluginUse) bool { return u.Name == plugin })
 }
 
 // Settings are the numbers that rule actions. The zero value is not KAI's defaults; DefaultSettings is.

@@ -172,12 +172,8 @@ func (c *Change) mend(st cluster.NodeState) cluster.Event {
 // relabel returns labels with some set and others gone.
 func relabel(have, set map[string]string, absent []string) map[string]string {
 	out := make(map[string]string, len(have)+len(set))
-	for k, v := range have { // order: a map
-		out[k] = v
-	}
-	for k, v := range set { // order: a map
-		out[k] = v
-	}
+	maps.Copy(out, have)
+	maps.Copy(out, set)
 	for _, k := range absent {
 		delete(out, k)
 	}
@@ -484,17 +480,13 @@ func names(what string, list []string) string {
 
 // formatMap prints k=v pairs: known dimensions in table order, the rest by name.
 func formatMap(m map[string]string, dims cluster.Dims) string {
-	keys := make([]string, 0, len(m))
-	for k := range m { // order: sorted below
-		keys = append(keys, k)
-	}
 	rank := func(k string) int {
 		if i, ok := dims.Index(k); ok {
 			return i
 		}
 		return dims.Len()
 	}
-	slices.SortFunc(keys, func(a, b string) int {
+	keys := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		if c := rank(a) - rank(b); c != 0 {
 			return c
 		}

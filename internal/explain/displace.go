@@ -148,8 +148,7 @@ func (w *trial) wait(o *outcome) []*Change {
 		if !at.Before(cluster.Forever) {
 			return nil
 		}
-		t := at.Time().UTC()
-		changes := w.one(Change{Kind: WaitUntil, At: &t, Detail: "when others may make way for it"})
+		changes := w.one(Change{Kind: WaitUntil, At: new(at.Time().UTC()), Detail: "when others may make way for it"})
 		next := w.try(changes)
 		if next.placed() {
 			return changes

@@ -49,8 +49,7 @@ func (w *trial) propose(have []*Change, o *outcome) []*Change {
 	case policy.UnblockPods:
 		return w.fill(o.snap, gang)
 	case policy.UnblockBind:
-		at := v.WakeAt.Time().UTC()
-		return w.one(Change{Kind: WaitUntil, At: &at, Detail: "when the failed bind is tried again"})
+		return w.one(Change{Kind: WaitUntil, At: new(v.WakeAt.Time().UTC()), Detail: "when the failed bind is tried again"})
 	case policy.UnblockLimit, policy.UnblockQuota:
 		return w.raise(o, v)
 	case policy.UnblockConfigMap:

@@ -2,13 +2,13 @@ package explain
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
@@ -170,7 +170,7 @@ func obstacles(class *cluster.Class, n *cluster.Node) (steps []Change, ok bool) 
 	}
 	for i := range n.Taints {
 		t := &n.Taints[i]
-		if t.Effect != v1.TaintEffectPreferNoSchedule && !predicates.Tolerates(class.Tolerations, t) {
+		if t.Effect != v1.TaintEffectPreferNoSchedule && !policy.Tolerates(class.Tolerations, t) {
 			steps = append(steps, Change{Kind: RemoveTaint, Detail: t.ToString(), taint: t})
 		}
 	}
@@ -220,9 +220,7 @@ func wanted(class *cluster.Class, name string, have map[string]string) (set map[
 			best, bestAbsent, found = s, a, true
 		}
 	}
-	for k, v := range best { // order: a map
-		set[k] = v
-	}
+	maps.Copy(set, best)
 	return set, bestAbsent, found
 }
 

@@ -2,7 +2,6 @@ package fairshare
 
 import (
 	"cmp"
-	"math"
 	"math/bits"
 )
 
@@ -113,9 +112,6 @@ func (o *Order) share(amount, allocatable int64, dim int) Share {
 	}
 	return Share{num: amount, den: allocatable}
 }
-
-// Dominant returns the queue's dominant shares: with the next gang and without the victims, and as things are.
-func (k *Key) Dominant() (next, now Share) { return k.next, k.now }
 
 // Rule names the step of the queue order that told two queues apart.
 type Rule int8
@@ -231,17 +227,6 @@ func (s Share) Compare(t Share) int {
 	lHi, lLo := bits.Mul64(uint64(s.num), uint64(max(1, t.den)))
 	rHi, rLo := bits.Mul64(uint64(t.num), uint64(max(1, s.den)))
 	return cmp.Or(cmp.Compare(lHi, rHi), cmp.Compare(lLo, rLo))
-}
-
-// Permille returns the share in thousandths, rounded down and saturating, for display.
-func (s Share) Permille() int64 {
-	hi, lo := bits.Mul64(uint64(s.num), 1000)
-	den := uint64(max(1, s.den))
-	if hi >= den {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, den)
-	return int64(min(q, math.MaxInt64))
 }
 
 func (s Share) larger(t Share) Share {

@@ -185,19 +185,6 @@ func TestAllocatable(t *testing.T) {
 	}
 }
 
-func TestSharePermille(t *testing.T) {
-	t.Parallel()
-	s := team("a", 1, func(s *fairshare.State) { s.Allocated = gpus(1) })
-	key := cluster().Key(s, gpus(2), nil)
-	next, now := key.Dominant()
-	if next.Permille() != 750 || now.Permille() != 250 {
-		t.Errorf("Dominant = %d ‰, %d ‰, want 750, 250", next.Permille(), now.Permille())
-	}
-	if got := (fairshare.Share{}).Permille(); got != 0 {
-		t.Errorf("zero share = %d ‰", got)
-	}
-}
-
 // candidate is a queue with a next gang and victims.
 type candidate struct {
 	state        *fairshare.State
@@ -346,10 +333,6 @@ func TestCompareSurvivesAnyInput(t *testing.T) {
 				Fair: vector.Draw(t, "fair"), Allocated: vector.Draw(t, "allocated"),
 			}
 			keys[i] = o.Key(s, vector.Draw(t, "job"), vector.Draw(t, "victims"))
-			next, now := keys[i].Dominant()
-			if next.Permille() < 0 || now.Permille() < 0 {
-				t.Fatal("negative share")
-			}
 		}
 		for i := range keys {
 			for j := range keys {

@@ -141,9 +141,7 @@ func (r *renderer) missing(field, kind, what string) {
 // add takes an object in, with the labels of its role.
 func (r *renderer) add(role string, o client.Object) {
 	labels := Labels(role)
-	for k, v := range o.GetLabels() { // order: the result is a map
-		labels[k] = v
-	}
+	maps.Copy(labels, o.GetLabels())
 	if _, deployment := o.(*appsv1.Deployment); deployment && r.kaiNames() {
 		labels[LabelManagedBy] = KAIManager
 	}
@@ -227,9 +225,7 @@ func (r *renderer) deploy(w *workload) {
 	g := r.spec.Global
 	labels := Selector(w.name)
 	pod := Labels(w.role)
-	for k, v := range labels { // order: the result is a map
-		pod[k] = v
-	}
+	maps.Copy(pod, labels)
 	args := r.arguments(w)
 	extra := r.extra(w.role, args)
 	notes := extra.PodAnnotations

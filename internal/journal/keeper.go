@@ -228,7 +228,7 @@ func (k *Keeper) keep(ctx context.Context, isNew bool) {
 		run, err := c.Look(ctx) // which it has been
 		if err == nil {
 			e.Reasons = k.fresh(run.Trace(), run.Snapshot())
-			k.used(run.Trace(), run.Snapshot().Dims)
+			k.used(run.Trace())
 		}
 	}
 	if len(e.Decisions) == 0 && len(e.Reasons) == 0 {
@@ -297,7 +297,7 @@ func compareKeys(a, b cluster.Key) int {
 }
 
 // used appends what queues use and are owed, once a minute, if it is another than before.
-func (k *Keeper) used(t *engine.Trace, dims cluster.Dims) {
+func (k *Keeper) used(t *engine.Trace) {
 	now := k.follower.At()
 	if d := now.Sub(k.usedAt); !k.usedAt.IsZero() && d >= 0 && d < useEvery {
 		return

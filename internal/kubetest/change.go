@@ -267,8 +267,7 @@ func (s *Server) deleted(in *request, o *metav1.DeleteOptions) (any, error) {
 		return in.form()(old), nil // it goes already, and no later
 	}
 	u := old.DeepCopy()
-	at := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second))
-	u.SetDeletionTimestamp(&at)
+	u.SetDeletionTimestamp(new(metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second))))
 	u.SetDeletionGracePeriodSeconds(&grace)
 	if in.kind.Generation && old.GetDeletionTimestamp() == nil {
 		u.SetGeneration(old.GetGeneration() + 1)

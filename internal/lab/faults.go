@@ -2,8 +2,10 @@ package lab
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -50,10 +52,7 @@ func (p *Proxy) Fail(f Fault) func() int {
 // Drop cuts every connection there is, and with them every watch. New ones are accepted. It returns how many were cut.
 func (p *Proxy) Drop() int {
 	p.mu.Lock()
-	var all []net.Conn
-	for c := range p.open { // order: all of them
-		all = append(all, c)
-	}
+	all := slices.Collect(maps.Keys(p.open))
 	p.mu.Unlock()
 	for _, c := range all {
 		_ = c.Close() // it may have ended by itself

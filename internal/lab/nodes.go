@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,12 +50,9 @@ func (l *Lab) RemoveNodes(ctx context.Context, names ...string) error {
 // controller evicts them after their toleration, 5 s by default here.
 func (l *Lab) FailNode(ctx context.Context, name string) error {
 	return l.setFailed(ctx, name, `"true"`, func(n *corev1.Node) bool {
-		for _, t := range n.Spec.Taints {
-			if t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoExecute {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoExecute
+		})
 	})
 }
 

@@ -38,8 +38,7 @@ func timesOf(s *kaiv1.ScenarioSearchBudgets) *budgetsOfTime {
 		b.MaxJobSearchDuration = &text
 	}
 	if d := s.MinJobSearchDuration; d != nil {
-		text := d.Duration.String()
-		b.MinJobSearchDuration = &text
+		b.MinJobSearchDuration = new(d.Duration.String())
 	}
 	return b
 }

@@ -103,8 +103,7 @@ func File(s Shard) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	actions := strings.Join(p.Actions, ", ")
-	f := yamlFile{Actions: &actions, QueueDepthPerAction: s.QueueDepth}
+	f := yamlFile{Actions: new(strings.Join(p.Actions, ", ")), QueueDepthPerAction: s.QueueDepth}
 	for _, uses := range p.Tiers {
 		var t tier
 		for _, u := range uses {

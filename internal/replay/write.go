@@ -10,6 +10,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Write writes the case. Equal cases are written as equal bytes.
@@ -107,10 +108,7 @@ func (f *file) object(e cluster.ObjectState) error {
 	if f.Objects == nil {
 		f.Objects = map[cluster.ObjectKind]map[string]json.RawMessage{}
 	}
-	if f.Objects[e.Kind] == nil {
-		f.Objects[e.Kind] = map[string]json.RawMessage{}
-	}
-	f.Objects[e.Kind][e.Key] = text
+	entry.Put(f.Objects, e.Kind, e.Key, text)
 	return nil
 }
 

@@ -23,7 +23,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
-	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/served"
@@ -154,7 +153,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	var shards runner
 	if s := p.sharding(); s.On() {
-		if shards, err = vcshardstatus.New(control.Shell{Cache: p.cache, Client: c, Log: p.log.WithName(Scheduler), Registry: p.registry, Guard: guard}, s.Name); err != nil {
+		if shards, err = vcshardstatus.New(p.shell(p.log.WithName(Scheduler), c, guard), s.Name); err != nil {
 			return nil, err
 		}
 	}

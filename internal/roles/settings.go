@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -454,12 +455,7 @@ func acceptKAI(program string, fs *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	names := make([]string, 0, len(rows))
-	for name := range rows { // order: sorted below
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[name]
 		if fs.Lookup(name) != nil {
 			continue

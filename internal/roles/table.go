@@ -24,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 )
 
 // role is a row of the table of roles. Its rights are install.Rules of its name, which a test holds against the row.
@@ -102,7 +103,7 @@ func table() []role {
 			watched: []client.Object{&schedulingv1.PriorityClass{}, &corev1.Node{}, &queuev2.Queue{}, &v2alpha2.PodGroup{}, &corev1.Pod{}},
 			flags:   (*Settings).podGroupFlags,
 			build: func(p *process, log logr.Logger, c client.Client, guard *aside.Guard) (runner, error) {
-				return podgroup.New(podgroup.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Links: p.links}, p.podgroup())
+				return podgroup.New(p.shell(log, c, guard), p.links, p.podgroup())
 			},
 		},
 		{
@@ -110,7 +111,7 @@ func table() []role {
 			watched: []client.Object{&queuev2.Queue{}, &v2alpha2.PodGroup{}},
 			flags:   (*Settings).queueFlags,
 			build: func(p *process, log logr.Logger, c client.Client, guard *aside.Guard) (runner, error) {
-				return queue.New(queue.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard}, p.queue())
+				return queue.New(p.shell(log, c, guard), p.queue())
 			},
 		},
 		{
@@ -126,9 +127,7 @@ func table() []role {
 			watched: []client.Object{&v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.Pod{}},
 			flags:   (*Settings).nodeScaleFlags,
 			build: func(p *process, log logr.Logger, c client.Client, guard *aside.Guard) (runner, error) {
-				return nodescale.New(nodescale.Deps{
-					NodesHelp: p.actions().NodesHelp(), Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard,
-				}, p.nodescale())
+				return nodescale.New(p.shell(log, c, guard), p.actions().NodesHelp(), p.nodescale())
 			},
 		},
 		{
@@ -141,6 +140,11 @@ func table() []role {
 		},
 		volcanoRole(), uiRole(),
 	}
+}
+
+// shell is what the process gives a controller.
+func (p *process) shell(log logr.Logger, c client.Client, guard *aside.Guard) control.Shell {
+	return control.Shell{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard}
 }
 
 // roleOf is the row of a role; an error if there is none of that name.

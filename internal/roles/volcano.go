@@ -162,12 +162,12 @@ func (s *Settings) groupController() vcpodgroup.Options {
 }
 
 // queueController opens and closes queues, and says what they hold, unless somebody else does.
-func (p *process) queueController(deps vcqueue.Deps) (runner, error) {
-	c, err := vcqueue.New(deps, p.QueueWorkers)
+func (p *process) queueController(s control.Shell) (runner, error) {
+	c, err := vcqueue.New(s, p.QueueWorkers)
 	if err != nil || !p.QueueAllocated {
 		return c, err
 	}
-	h, err := vcqueue.NewHoldings(deps, p.QueueWorkers, p.SchedulerNames)
+	h, err := vcqueue.NewHoldings(s, p.QueueWorkers, p.SchedulerNames)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,9 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		record(about, kind, reason, message)
 	}
 	shell := func(log logr.Logger) control.Shell {
-		return control.Shell{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Tell: tell}
+		s := p.shell(log, c, guard)
+		s.Tell = tell
+		return s
 	}
 	g := &app.Group{}
 	for _, one := range []struct {
@@ -202,15 +204,11 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		{jobController, func(log logr.Logger) (runner, error) {
 			return vcjob.New(vcjob.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Tell: tell}, p.jobController())
 		}},
-		{queueController, func(log logr.Logger) (runner, error) {
-			return p.queueController(vcqueue.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard})
-		}},
+		{queueController, func(log logr.Logger) (runner, error) { return p.queueController(shell(log)) }},
 		{pgController, func(log logr.Logger) (runner, error) {
 			return vcpodgroup.New(vcpodgroup.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Tell: tell}, p.groupController())
 		}},
-		{gcController, func(log logr.Logger) (runner, error) {
-			return vcgc.New(vcgc.Deps{Cache: p.cache, Client: c, Log: log, Guard: guard}, p.CollectorWorkers)
-		}},
+		{gcController, func(log logr.Logger) (runner, error) { return vcgc.New(shell(log), p.CollectorWorkers) }},
 		{cronController, func(log logr.Logger) (runner, error) {
 			return vccron.New(shell(log), p.CronWorkers, vcreview.ValidateCronJob)
 		}},

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/docs/operations"
 	"github.com/muster-scheduler/muster/internal/controllers/vcqueue"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
@@ -34,7 +35,7 @@ func TestVolcanoMetricNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	queues := prometheus.NewRegistry()
-	if _, err := vcqueue.New(vcqueue.Deps{Registry: queues}, 1); err != nil {
+	if _, err := vcqueue.New(control.Shell{Registry: queues}, 1); err != nil {
 		t.Fatal(err)
 	}
 	served := described(t, r)

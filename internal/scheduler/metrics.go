@@ -96,16 +96,13 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 			m.evictedGPUs.WithLabelValues(string(right), fate)
 		}
 	}
-	for _, c := range append(m.pulse.collectors(),
-
+	err := register(r, append(m.pulse.collectors(),
 		m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles, m.aside, m.heldBack, m.overcommitted, m.freeGPUs, m.unusableGPUs,
 		m.used[cluster.GPU], m.used[cluster.CPU], m.used[cluster.RAM], m.evictions, m.evictedPods, m.evictedGPUs, m.frozen,
-	) {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
+	)...)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	m.stages, err = newStages(namespace, r)
 	return m, err
 }

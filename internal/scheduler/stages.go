@@ -75,14 +75,17 @@ func newStages(namespace string, r prometheus.Registerer) (*stages, error) {
 	for _, name := range searching() {
 		seconds.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{
-		s.open, s.shut, s.plugins, s.actions, s.acted, s.simulated, s.filtered, s.attempts, s.searches, s.steps, s.jobs, s.over, seconds, each,
-	} {
+	return s, register(r, s.open, s.shut, s.plugins, s.actions, s.acted, s.simulated, s.filtered, s.attempts, s.searches, s.steps, s.jobs, s.over, seconds, each)
+}
+
+// register registers metrics, up to the first that cannot be.
+func register(r prometheus.Registerer, all ...prometheus.Collector) error {
+	for _, c := range all {
 		if err := r.Register(c); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // took shows how long a stage of the last run took.

@@ -76,10 +76,8 @@ func (m *Metrics) ServeVolcano(r prometheus.Registerer) error {
 		v.amounts[name] = a
 		all = append(all, a.cpu, a.memory, a.others)
 	}
-	for _, c := range all {
-		if err := r.Register(c); err != nil {
-			return err
-		}
+	if err := register(r, all...); err != nil {
+		return err
 	}
 	m.volcano = v
 	return nil

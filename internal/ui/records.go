@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app/review"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/journal"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/see"
@@ -519,11 +520,7 @@ func sum(ctx context.Context, j *journal.Journal, out *Ledger) error {
 		known[shard] += d
 		for _, u := range l.use {
 			k := key{shard, u.Queue}
-			q := sums[k]
-			if q == nil {
-				q = &LedgerQueue{Shard: shard, Queue: u.Queue, Parent: u.Parent}
-				sums[k] = q
-			}
+			q := entry.Or(sums, k, func() *LedgerQueue { return &LedgerQueue{Shard: shard, Queue: u.Queue, Parent: u.Parent} })
 			h := d.Hours() / 1000
 			q.Used += h * float64(u.Used)
 			q.Owed += h * float64(u.FairShare)

@@ -127,8 +127,7 @@ func (o Options) jobCommand(v verb, swapped bool) *cobra.Command {
 // send makes a Command that has a controller do something to the target. The Command belongs to the target, and goes with it if nobody obeys
 // before. It does not hold up the target's deletion, so that its user needs no right to the target's finalizers.
 func (c *call) send(ctx context.Context, action bus.Action, target client.Object, kind schema.GroupVersionKind, namespace string) error {
-	yes := true
-	ref := metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: target.GetName(), UID: target.GetUID(), Controller: &yes}
+	ref := metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: target.GetName(), UID: target.GetUID(), Controller: new(true)}
 	command := &bus.Command{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: target.GetName() + "-" + strings.ToLower(string(action)) + "-", Namespace: namespace, OwnerReferences: []metav1.OwnerReference{ref},

@@ -2,7 +2,6 @@ package binder
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,15 +38,12 @@ func (w *apiClient) bind(ctx context.Context, b *corev1.Binding) error {
 
 func (w *apiClient) setCondition(ctx context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
 	// The UID in the body makes the API server refuse the patch for another pod of the name.
-	body, err := json.Marshal(map[string]any{
+	body := write.Body(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   map[string]any{"conditions": []corev1.PodCondition{c}},
 	})
-	if err != nil {
-		return fmt.Errorf("condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	_, err = w.kit.StrategicStatus(ctx, target, body)
+	_, err := w.kit.StrategicStatus(ctx, target, body)
 	return err
 }
 
@@ -59,10 +55,7 @@ func (w *apiClient) setStatus(ctx context.Context, r *schedulingv1alpha2.BindReq
 		// A bad end is recorded of the request as it was seen: another binder may have brought it to a good one since.
 		patch = append(patch, map[string]any{"op": "test", "path": "/metadata/resourceVersion", "value": r.ResourceVersion})
 	}
-	body, err := json.Marshal(append(patch, map[string]any{"op": "add", "path": "/status", "value": s}))
-	if err != nil {
-		return fmt.Errorf("status of BindRequest %s/%s: %w", r.Namespace, r.Name, err)
-	}
+	body := write.Body(append(patch, map[string]any{"op": "add", "path": "/status", "value": s}))
 	target := &schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
 	result, err := w.kit.JSONStatus(ctx, target, body)
 	if err != nil || result != write.Changed {
@@ -158,10 +151,7 @@ func (w *apiClient) reserveVolume(ctx context.Context, v *corev1.PersistentVolum
 
 // merge sends a patch that demands the version that was read. Nothing is left to patch on an object that is gone.
 func (w *apiClient) merge(ctx context.Context, target client.Object, patch map[string]any) error {
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("patch of %s: %w", nameOf(target), err)
-	}
+	body := write.Body(patch)
 	result, err := w.kit.Merge(ctx, target, body)
 	if err == nil && result == write.Changed {
 		// No API status: what says nothing about the request is tried again.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // maxTries is how often in a row an attempt may end in a fault that says nothing about the request before it counts as
@@ -56,11 +57,7 @@ func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (cha
 	}
 	m := newMember(r, now, k.options, k.preparers)
 	key := keyOf(r)
-	b := k.bundles[key]
-	if b == nil {
-		b = &Bundle{Key: key}
-		k.bundles[key] = b
-	}
+	b := entry.Or(k.bundles, key, func() *Bundle { return &Bundle{Key: key} })
 	b.Members = append(b.Members, m)
 	b.LastArrival = now
 	switch {
@@ -73,10 +70,7 @@ func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (cha
 	k.members[name] = m
 	k.byPod[m.PodName] = append(k.byPod[m.PodName], m)
 	node := r.Spec.SelectedNode
-	if k.byNode[node] == nil {
-		k.byNode[node] = map[*Member]struct{}{}
-	}
-	k.byNode[node][m] = struct{}{}
+	entry.Put(k.byNode, node, m, struct{}{})
 	_, m.NodeSeen = k.nodes[node]
 	return append(changed, key)
 }
@@ -175,10 +169,7 @@ func (k *book) setPod(m *Member, pod *corev1.Pod, confirmed bool) {
 	}
 	m.claims = append(claimsOf(pod), deviceClaimsOf(pod)...)
 	for _, claim := range m.claims {
-		if k.byClaim[claim] == nil {
-			k.byClaim[claim] = map[*Member]struct{}{}
-		}
-		k.byClaim[claim][m] = struct{}{}
+		entry.Put(k.byClaim, claim, m, struct{}{})
 	}
 }
 

@@ -2,7 +2,6 @@ package binder
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -57,13 +56,10 @@ func (w *apiClient) writeClaim(ctx context.Context, before, after *resourcev1.Re
 
 // ifSame replaces a part of the claim if it still has the version.
 func (w *apiClient) ifSame(ctx context.Context, target *resourcev1.ResourceClaim, version, path string, value any, send func(context.Context, client.Object, []byte) (write.Result, error)) error {
-	body, err := json.Marshal([]map[string]any{
+	body := write.Body([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": version},
 		{"op": "add", "path": path, "value": value},
 	})
-	if err != nil {
-		return fmt.Errorf("patch of claim %s: %w", nameOf(target), err)
-	}
 	result, err := send(ctx, target, body)
 	if err == nil && result != write.Written {
 		return errStale
@@ -88,13 +84,10 @@ func (w *apiClient) deleteClaim(ctx context.Context, c *resourcev1.ResourceClaim
 }
 
 func (w *apiClient) setExtended(ctx context.Context, pod *corev1.Pod, s *corev1.PodExtendedResourceClaimStatus) error {
-	body, err := json.Marshal(map[string]any{
+	body := write.Body(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   map[string]any{"extendedResourceClaimStatus": s},
 	})
-	if err != nil {
-		return fmt.Errorf("status of pod %s: %w", nameOf(pod), err)
-	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	result, err := w.kit.MergeStatus(ctx, target, body)
 	if err == nil && result == write.Written && s != nil && target.Status.ExtendedResourceClaimStatus == nil {

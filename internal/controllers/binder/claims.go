@@ -151,8 +151,7 @@ func (p claims) taken(c *resourcev1.ResourceClaim, pod *corev1.Pod, node *corev1
 	case c.Status.Allocation == nil:
 		next.Status.Allocation = a.DeepCopy()
 		if conditional(a) {
-			now := metav1.NewTime(p.now())
-			next.Status.Allocation.AllocationTimestamp = &now
+			next.Status.Allocation.AllocationTimestamp = new(metav1.NewTime(p.now()))
 		}
 		if !slices.Contains(next.Finalizers, resourcev1.Finalizer) { // or nobody would ever take the devices back
 			next.Finalizers = append(next.Finalizers, resourcev1.Finalizer)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,11 +83,7 @@ func ParsePlugins(text string) ([]Plugin, error) {
 		}
 	}
 	if len(changes) > 0 {
-		var unknown, known []string
-		for name := range changes { // order: sorted below
-			unknown = append(unknown, name)
-		}
-		slices.Sort(unknown)
+		unknown, known := slices.Sorted(maps.Keys(changes)), []string(nil)
 		for _, p := range list {
 			known = append(known, p.Name)
 		}

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,10 +65,5 @@ type Noter interface {
 
 // relevant says whether any preparer has work for the pod.
 func relevant(ps []Preparer, request *schedulingv1alpha2.BindRequest, pod *corev1.Pod) bool {
-	for _, p := range ps {
-		if p.Relevant(request, pod) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps, func(p Preparer) bool { return p.Relevant(request, pod) })
 }

@@ -5,7 +5,6 @@ package nodedevice
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,12 +55,9 @@ func Report(ctx context.Context, c client.Client, pod types.NamespacedName, d De
 	if len(uuids) != 1 {
 		return "", fmt.Errorf("this pod sees %d GPUs %v; a reservation holds exactly one", len(uuids), uuids)
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	body := write.Body(map[string]any{"metadata": map[string]any{
 		"uid": own.UID, "annotations": map[string]string{keys.ReservedGPUAnnotation: uuids[0]},
 	}})
-	if err != nil {
-		return "", fmt.Errorf("annotation of pod %s: %w", pod, err)
-	}
 	kit, err := write.New(c, "reservation", nil)
 	if err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package nodescale
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -151,9 +152,7 @@ func (b *book) state() (demands []demand, asks []ask) {
 			demands = append(demands, s.want)
 		}
 	}
-	for _, a := range b.asks { // order: decide sorts them
-		asks = append(asks, a)
-	}
+	asks = slices.Collect(maps.Values(b.asks)) // decide sorts them
 	slices.SortFunc(demands, func(a, b demand) int { return strings.Compare(a.pod.String(), b.pod.String()) })
 	return demands, asks
 }

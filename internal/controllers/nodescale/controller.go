@@ -6,18 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -34,31 +29,12 @@ const (
 // everything is the one item of the work queue: pods share what is asked for, so they are looked at together.
 const everything = "all"
 
-// Deps are what the role needs of the process around it.
-type Deps struct {
-	// Cache feeds Pods, PodGroups and BindRequests; it is started by the process.
-	Cache cache.Cache
-	// Client creates and deletes scaling pods.
-	Client client.Client
-	// Log takes the role's messages.
-	Log logr.Logger
-	// Registry takes the role's metrics; nil for none.
-	Registry prometheus.Registerer
-	// Clock times cool-downs; nil is the real one.
-	Clock clock.WithTicker
-	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
-	Guard *aside.Guard
-	// NodesHelp says whether a gang that waits for a reason, by its key, could start on another node.
-	NodesHelp func(reason string) bool
-}
-
 // Controller is the nodescale role.
 type Controller struct {
-	deps    Deps
-	options Options
+	*control.Controller[string, work]
 	kit     *write.Kit
+	options Options
 	metrics *metrics
-	loop    *control.Loop[string, work]
 }
 
 // work is a decision, with the pods for which others are to be created.
@@ -67,25 +43,24 @@ type work struct {
 	sources []*corev1.Pod
 }
 
-// New checks the options and returns the role, not yet running.
-func New(deps Deps, o Options) (*Controller, error) {
+// New checks the options and returns the role, not yet running. nodesHelp says whether a gang that waits for a reason, by its key, could
+// start on another node.
+func New(s control.Shell, nodesHelp func(reason string) bool, o Options) (*Controller, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("nodescale role: %w", err)
 	}
-	if deps.Clock == nil {
-		deps.Clock = clock.RealClock{}
-	}
-	kit, err := write.New(deps.Client, "nodescale", deps.Registry)
+	m, err := newMetrics(s.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("nodescale role: %w", err)
 	}
-	m, err := newMetrics(deps.Registry)
+	b, cool := newBook(o, nodesHelp), cooldowns{}
+	c := &Controller{options: o, metrics: m}
+	kit, err := write.New(s.Client, "nodescale", s.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("nodescale role: %w", err)
 	}
-	b, cool := newBook(o, deps.NodesHelp), cooldowns{}
-	c := &Controller{deps: deps, options: o, kit: kit, metrics: m}
-	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, work]{
+	c.kit = kit
+	c.Controller, err = control.NewController(s, control.Role[string, work]{
 		Name: "nodescale", Workers: 1, MinRetry: retryMin, MaxRetry: retryMax,
 		Decide: func(_ string, now time.Time) (work, []control.Due[string], time.Time) {
 			w, again := c.decide(b, cool, now)
@@ -93,13 +68,16 @@ func New(deps Deps, o Options) (*Controller, error) {
 		},
 		Write: c.write,
 	})
-	control.Watch(c.loop, &v2alpha2.PodGroup{}, func(pg *v2alpha2.PodGroup, gone bool) []control.Due[string] {
+	if err != nil {
+		return nil, err
+	}
+	control.Watch(c.Loop, &v2alpha2.PodGroup{}, func(pg *v2alpha2.PodGroup, gone bool) []control.Due[string] {
 		return look(b.groupSeen(pg, gone))
 	})
-	control.Watch(c.loop, &v1alpha2.BindRequest{}, func(r *v1alpha2.BindRequest, gone bool) []control.Due[string] {
+	control.Watch(c.Loop, &v1alpha2.BindRequest{}, func(r *v1alpha2.BindRequest, gone bool) []control.Due[string] {
 		return look(b.requestSeen(r.Namespace, r.Spec.PodName, r.UID, gone))
 	})
-	control.Watch(c.loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] {
+	control.Watch(c.Loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] {
 		if gone {
 			return look(b.podGone(p))
 		}
@@ -109,16 +87,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 }
 
 // look has everything looked at if what was seen may matter.
-func look(matters bool) []control.Due[string] {
-	if !matters {
-		return nil
-	}
-	return []control.Due[string]{{Key: everything, After: settle}}
-}
-
-// Run keeps scaling pods until ctx ends, which is no error. It must be called once. It writes nothing before every object
-// that existed at its start has been taken in.
-func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+func look(matters bool) []control.Due[string] { return control.If(matters, everything, settle) }
 
 // decide is what is to be done, and when to look again.
 func (c *Controller) decide(b *book, cool cooldowns, now time.Time) (work, time.Time) {
@@ -157,7 +126,7 @@ func (c *Controller) write(ctx context.Context, w work) error {
 // remove deletes the very pod that was seen.
 func (c *Controller) remove(ctx context.Context, r *removal) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.options.Namespace, Name: r.ask.name}}
-	err := c.deps.Client.Delete(ctx, p, client.Preconditions{UID: &r.ask.uid})
+	err := c.Shell.Client.Delete(ctx, p, client.Preconditions{UID: &r.ask.uid})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it is gone, or another one of its name: an event will tell
 	}
@@ -165,7 +134,7 @@ func (c *Controller) remove(ctx context.Context, r *removal) error {
 		return fmt.Errorf("delete scaling pod %s/%s: %w", c.options.Namespace, r.ask.name, err)
 	}
 	c.metrics.removed.WithLabelValues(r.why).Inc()
-	c.deps.Log.V(1).Info("scaling pod removed", "pod", r.ask.name, "for", r.ask.source.String(), "why", r.why)
+	c.Shell.Log.V(1).Info("scaling pod removed", "pod", r.ask.name, "for", r.ask.source.String(), "why", r.why)
 	return nil
 }
 
@@ -173,7 +142,7 @@ func (c *Controller) remove(ctx context.Context, r *removal) error {
 func (c *Controller) create(ctx context.Context, source *corev1.Pod, devices int64) error {
 	for _, plain := range [...]bool{true, false} {
 		p := c.options.newPod(source, devices, plain)
-		err := c.deps.Client.Create(ctx, p)
+		err := c.Shell.Client.Create(ctx, p)
 		if apierrors.IsAlreadyExists(err) {
 			mine, err := c.standsFor(ctx, p, source)
 			switch {
@@ -188,8 +157,8 @@ func (c *Controller) create(ctx context.Context, source *corev1.Pod, devices int
 			return fmt.Errorf("create scaling pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 		c.metrics.created.Inc()
-		c.deps.Log.V(1).Info("scaling pod created", "pod", p.Name, "for", source.Namespace+"/"+source.Name, "gpus", devices)
-		_, err = c.kit.StrategicStatus(ctx, p, waitsForNode(p.UID, metav1.NewTime(c.deps.Clock.Now())))
+		c.Shell.Log.V(1).Info("scaling pod created", "pod", p.Name, "for", source.Namespace+"/"+source.Name, "gpus", devices)
+		_, err = c.kit.StrategicStatus(ctx, p, waitsForNode(p.UID, metav1.NewTime(c.Shell.Clock.Now())))
 		return err
 	}
 	return nil // neither name is to be had: whose pods they are, is told by their events
@@ -198,7 +167,7 @@ func (c *Controller) create(ctx context.Context, source *corev1.Pod, devices int
 // standsFor says whether the pod of that name that exists is the source's scaling pod.
 func (c *Controller) standsFor(ctx context.Context, p, source *corev1.Pod) (bool, error) {
 	have := &corev1.Pod{}
-	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(p), have)
+	err := c.Shell.Client.Get(ctx, client.ObjectKeyFromObject(p), have)
 	if apierrors.IsNotFound(err) {
 		return true, nil // gone meanwhile, which an event will tell
 	}

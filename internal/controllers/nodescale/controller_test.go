@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -43,7 +44,7 @@ func startFixture(t *testing.T, objects ...client.Object) *fixture {
 // run runs the role in a process until the test ends, or what it returns is called.
 func (r *fixture) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
-		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry(), NodesHelp: builtin.Registry().NodesHelp()}, DefaultOptions())
+		c, err := New(control.Shell{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, builtin.Registry().NodesHelp(), DefaultOptions())
 		if err != nil {
 			return nil, err
 		}

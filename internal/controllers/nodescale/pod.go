@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 const (
@@ -170,15 +171,11 @@ const maxDevices = 1024
 
 // waitsForNode is the body of the patch that shows a scaling pod to autoscalers at once.
 func waitsForNode(uid types.UID, now metav1.Time) []byte {
-	body, err := json.Marshal(map[string]any{
+	return write.Body(map[string]any{
 		"metadata": map[string]any{"uid": uid},
 		"status": map[string]any{"conditions": []map[string]any{{
 			"type": corev1.PodScheduled, "status": corev1.ConditionFalse, "reason": corev1.PodReasonUnschedulable,
 			"message": "asks for " + strconv.Quote(string(resourceGPU)) + " on behalf of a pod that shares GPUs", "lastTransitionTime": now,
 		}}},
 	})
-	if err != nil {
-		panic("nodescale: condition: " + err.Error()) // strings and times have a JSON form
-	}
-	return body
 }

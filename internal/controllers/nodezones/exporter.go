@@ -2,7 +2,6 @@ package nodezones
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -148,13 +147,10 @@ func (e *Exporter) annotate(ctx context.Context, pod types.NamespacedName, uid t
 	if uid != "" {
 		meta["uid"] = uid
 	}
-	body, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		return fmt.Errorf("annotation of pod %s: %w", pod, err)
-	}
+	body := write.Body(map[string]any{"metadata": meta})
 	target := &corev1.Pod{}
 	target.Namespace, target.Name = pod.Namespace, pod.Name
-	if _, err = e.kit.Merge(ctx, target, body); err != nil {
+	if _, err := e.kit.Merge(ctx, target, body); err != nil {
 		delete(e.written, pod)
 		return err
 	}

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -373,23 +372,17 @@ func (w *apiClient) remove(ctx context.Context, o object) error {
 }
 
 func (w *apiClient) annotate(ctx context.Context, o object, key, value string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID(), "annotations": map[string]any{key: value}}})
-	if err != nil {
-		return fmt.Errorf("annotation of %s: %w", name(o), err)
-	}
+	body := write.Body(map[string]any{"metadata": map[string]any{"uid": o.GetUID(), "annotations": map[string]any{key: value}}})
 	target := &metav1.PartialObjectMetadata{}
 	target.SetGroupVersionKind(o.GroupVersionKind())
 	target.SetNamespace(o.GetNamespace())
 	target.SetName(o.GetName())
-	_, err = w.kit.Merge(ctx, target, body)
+	_, err := w.kit.Merge(ctx, target, body)
 	return err
 }
 
 func (w *apiClient) setConditions(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID()}, "status": map[string]any{"conditions": conditions}})
-	if err != nil {
-		return fmt.Errorf("conditions of %s: %w", o.GetName(), err)
-	}
+	body := write.Body(map[string]any{"metadata": map[string]any{"uid": o.GetUID()}, "status": map[string]any{"conditions": conditions}})
 	var target client.Object
 	switch o.(type) {
 	case *kaiv1.Config:
@@ -398,6 +391,6 @@ func (w *apiClient) setConditions(ctx context.Context, o client.Object, conditio
 		target = &kaiv1.SchedulingShard{}
 	}
 	target.SetName(o.GetName())
-	_, err = w.kit.MergeStatus(ctx, target, body)
+	_, err := w.kit.MergeStatus(ctx, target, body)
 	return err
 }

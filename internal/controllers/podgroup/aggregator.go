@@ -1,8 +1,8 @@
 package podgroup
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +14,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
 	"github.com/muster-scheduler/muster/internal/dialect/upstream"
+	"github.com/muster-scheduler/muster/internal/entry"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // urgency says how long a gang's status may wait to be written.
@@ -194,7 +196,7 @@ func (f *aggregator) tie(m *member, pod *corev1.Pod) {
 		return
 	}
 	m.pod = pod
-	n := f.node(pod.Spec.NodeName)
+	n := entry.Of(f.nodes, pod.Spec.NodeName)
 	if n.pods == nil {
 		n.pods = map[types.UID]*corev1.Pod{}
 	}
@@ -222,7 +224,7 @@ func (f *aggregator) use(m *member, pod *corev1.Pod) {
 	}
 	m.uses = uses
 	for _, name := range uses {
-		c := f.claim(name)
+		c := entry.Of(f.claims, name)
 		if c.pods == nil {
 			c.pods = map[types.UID]*corev1.Pod{}
 		}
@@ -238,15 +240,6 @@ func (f *aggregator) unuse(m *member, uid types.UID) {
 		}
 	}
 	m.uses = nil
-}
-
-func (f *aggregator) claim(name types.NamespacedName) *deviceClaim {
-	c := f.claims[name]
-	if c == nil {
-		c = &deviceClaim{}
-		f.claims[name] = c
-	}
-	return c
 }
 
 func (f *aggregator) pruneClaim(name types.NamespacedName, c *deviceClaim) {
@@ -270,14 +263,10 @@ func (f *aggregator) claimChanged(name types.NamespacedName, list corev1.Resourc
 	if tally.Equal(f.claimed(name), list) {
 		return nil, nil
 	}
-	c := f.claim(name)
+	c := entry.Of(f.claims, name)
 	c.list = list
 	var errs []error
-	pods := make([]*corev1.Pod, 0, len(c.pods))
-	for _, pod := range c.pods { // the order does not matter: each adds to its own gang, exactly
-		pods = append(pods, pod)
-	}
-	for _, pod := range pods {
+	for _, pod := range slices.Collect(maps.Values(c.pods)) { // of a copy; the order does not matter: each adds to its own gang, exactly
 		if err := f.count(pod); err != nil {
 			errs = append(errs, err)
 		}
@@ -350,17 +339,13 @@ func (f *aggregator) reclassify() {
 // which of its pods cannot be counted in full.
 func (f *aggregator) nodeChanged(name string, labels map[string]string, exists bool) ([]change, []error) {
 	f.changes = f.changes[:0]
-	n := f.node(name)
+	n := entry.Of(f.nodes, name)
 	before, beforeErr := gpuMemoryOf(n.labels)
 	now, nowErr := gpuMemoryOf(labels)
 	n.labels, n.exists = labels, exists
 	var errs []error
 	if before != now || (beforeErr == nil) != (nowErr == nil) {
-		pods := make([]*corev1.Pod, 0, len(n.pods))
-		for _, pod := range n.pods { // the order does not matter: each adds to its own gang, exactly
-			pods = append(pods, pod)
-		}
-		for _, pod := range pods {
+		for _, pod := range slices.Collect(maps.Values(n.pods)) { // of a copy; the order does not matter: each adds to its own gang, exactly
 			if err := f.count(pod); err != nil {
 				errs = append(errs, err)
 			}
@@ -384,22 +369,8 @@ func (f *aggregator) gpuMemory(node string) (int64, error) {
 	return mib, nil
 }
 
-func (f *aggregator) node(name string) *gpuNode {
-	n := f.nodes[name]
-	if n == nil {
-		n = &gpuNode{}
-		f.nodes[name] = n
-	}
-	return n
-}
-
 func (f *aggregator) gang(key types.NamespacedName) *gang {
-	g := f.gangs[key]
-	if g == nil {
-		g = &gang{key: key}
-		f.gangs[key] = g
-	}
-	return g
+	return entry.Or(f.gangs, key, func() *gang { return &gang{key: key} })
 }
 
 func (f *aggregator) prune(g *gang) {
@@ -472,9 +443,5 @@ func patch(observed, desired v2alpha2.PodGroupResourcesStatus) []byte {
 	if len(fields) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"resourcesStatus": fields}})
-	if err != nil {
-		panic(err) // strings, nils and maps of them always have a JSON form
-	}
-	return body
+	return write.Body(map[string]any{"status": map[string]any{"resourcesStatus": fields}})
 }

@@ -16,9 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
-	"github.com/muster-scheduler/muster/api/scheduling/v2"
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/links"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
@@ -51,7 +52,7 @@ func startTold(t *testing.T, told *links.Links, objects ...client.Object) *fixtu
 // run runs the role in a process until the test ends, or what it returns is called.
 func (r *fixture) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
-		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry(), Links: r.told}, DefaultOptions())
+		c, err := New(control.Shell{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, r.told, DefaultOptions())
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +283,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"podgroup role: --scheduler-name: a name must not be empty":          {SchedulerNames: []string{""}, MaxConcurrentReconciles: 1},
 		"podgroup role: --max-concurrent-reconciles=0: it must be 1 or more": {SchedulerNames: []string{"a"}},
 	} {
-		_, err := New(Deps{}, o)
+		_, err := New(control.Shell{}, nil, o)
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/api/crds"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -60,7 +61,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, _ := ktesting.NewTestContext(t)
-	role, err := New(Deps{Cache: shared, Client: c, Log: log}, DefaultOptions())
+	role, err := New(control.Shell{Cache: shared, Client: c, Log: log}, nil, DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

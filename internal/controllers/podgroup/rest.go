@@ -1,7 +1,6 @@
 package podgroup
 
 import (
-	"encoding/json"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,6 +10,8 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
+	"github.com/muster-scheduler/muster/internal/entry"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // balance is what pods ask for and hold.
@@ -124,14 +125,7 @@ func (f *aggregator) tell(g *gang, a *account) {
 	f.markRest(a.queue, q)
 }
 
-func (f *aggregator) rest(queue string) *queueRest {
-	q := f.queues[queue]
-	if q == nil {
-		q = &queueRest{}
-		f.queues[queue] = q
-	}
-	return q
-}
+func (f *aggregator) rest(queue string) *queueRest { return entry.Of(f.queues, queue) }
 
 // markRest reports a queue whose annotation is not what it should be, and forgets one that nobody needs.
 func (f *aggregator) markRest(name string, q *queueRest) {
@@ -182,9 +176,5 @@ func (f *aggregator) takeRest(name string) []byte {
 	default:
 		value = desired
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{keys.RemnantsAnnotation: value}}})
-	if err != nil {
-		panic(err) // strings, nils and maps of them always have a JSON form
-	}
-	return body
+	return write.Body(map[string]any{"metadata": map[string]any{"annotations": map[string]any{keys.RemnantsAnnotation: value}}})
 }

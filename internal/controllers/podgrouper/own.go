@@ -2,7 +2,6 @@ package podgrouper
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // ownPatience is how long a pod may wait without a PodGroup. A scheduler that does not know of gangs without one, as the version before,
@@ -106,11 +106,7 @@ func (g *grouper) ownPatch(pod *corev1.Pod, own *v2alpha2.PodGroup) []byte {
 	if pod.Annotations[keys.OwnGangAnnotation] == text {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	return write.Body(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{keys.OwnGangAnnotation: text},
 	}})
-	if err != nil {
-		panic(err) // strings and maps of them always have a JSON form
-	}
-	return body
 }

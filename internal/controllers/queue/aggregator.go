@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
+	"github.com/muster-scheduler/muster/internal/entry"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // structure is the name under which the aggregator reports that the tree has to be added up anew. No Queue has it.
@@ -242,12 +243,7 @@ func (f *aggregator) restructure() {
 }
 
 func (f *aggregator) node(name string) *node {
-	n := f.nodes[name]
-	if n == nil {
-		n = &node{name: name}
-		f.nodes[name] = n
-	}
-	return n
+	return entry.Or(f.nodes, name, func() *node { return &node{name: name} })
 }
 
 func (f *aggregator) prune(n *node) {
@@ -350,9 +346,5 @@ func (n *node) patch(now time.Time) []byte {
 }
 
 func marshal(patch map[string]any) []byte {
-	body, err := json.Marshal(patch)
-	if err != nil {
-		panic(err) // strings, times, nils and maps and lists of them always have a JSON form
-	}
-	return body
+	return write.Body(patch)
 }

@@ -6,16 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -33,28 +28,11 @@ const (
 	writers = 4
 )
 
-// Deps are what the role needs of the process around it.
-type Deps struct {
-	// Cache feeds Queues and PodGroups; it is started by the process.
-	Cache cache.Cache
-	// Client writes Queue statuses. It must know the Queue kind.
-	Client client.Client
-	// Log takes the role's messages.
-	Log logr.Logger
-	// Registry takes the role's metrics; nil for none.
-	Registry prometheus.Registerer
-	// Clock times the writes and the conditions; nil is the real one.
-	Clock clock.WithTicker
-	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
-	Guard *aside.Guard
-}
-
 // Controller is the queue role. Its book is the aggregator.
 type Controller struct {
-	deps    Deps
+	*control.Controller[string, patches]
 	kit     *write.Kit
 	metrics *metrics
-	loop    *control.Loop[string, patches]
 }
 
 // patches are what is to be written of one queue; nil bodies are nothing.
@@ -64,18 +42,18 @@ type patches struct {
 }
 
 // New checks the options and returns the role, not yet running.
-func New(deps Deps, o Options) (*Controller, error) {
+func New(s control.Shell, o Options) (*Controller, error) {
 	extra, err := o.mapped()
 	if err != nil {
 		return nil, err
 	}
-	kit, err := write.New(deps.Client, "queue", deps.Registry)
+	f, c := newAggregator(), &Controller{}
+	kit, err := write.New(s.Client, "queue", s.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("queue role: %w", err)
 	}
-	f := newAggregator()
-	c := &Controller{deps: deps, kit: kit}
-	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, patches]{
+	c.kit = kit
+	c.Controller, err = control.NewController(s, control.Role[string, patches]{
 		Name: "queue", Workers: writers, MinRetry: settle, MaxRetry: retryMax,
 		About: func(name string) client.Object { return &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
 		Decide: func(name string, now time.Time) (patches, []control.Due[string], time.Time) {
@@ -84,40 +62,38 @@ func New(deps Deps, o Options) (*Controller, error) {
 		},
 		Write: c.write,
 	})
-	control.Watch(c.loop, &v2.Queue{}, func(q *v2.Queue, gone bool) []control.Due[string] {
+	if err != nil {
+		return nil, err
+	}
+	control.Watch(c.Loop, &v2.Queue{}, func(q *v2.Queue, gone bool) []control.Due[string] {
 		if gone {
 			return due(f.queueGone(q.Name))
 		}
 		return due(f.queueChanged(q))
 	})
-	control.Watch(c.loop, &v2alpha2.PodGroup{}, func(pg *v2alpha2.PodGroup, gone bool) []control.Due[string] {
+	control.Watch(c.Loop, &v2alpha2.PodGroup{}, func(pg *v2alpha2.PodGroup, gone bool) []control.Due[string] {
 		if gone {
 			return due(f.groupGone(client.ObjectKeyFromObject(pg)))
 		}
 		return due(f.groupChanged(pg))
 	})
-	c.metrics = newMetrics(c.loop, f, o.MetricsNamespace, extra)
+	c.metrics = newMetrics(c.Loop, f, o.MetricsNamespace, extra)
 	return c, nil
 }
 
 // due makes the queues that have changed wait to be written.
-func due(names []string) (out []control.Due[string]) {
-	for _, name := range names {
-		out = append(out, control.Due[string]{Key: name, After: settle})
-	}
-	return out
-}
+func due(names []string) []control.Due[string] { return control.After(settle, names...) }
 
 // Run keeps statuses and serves metrics until ctx ends, which is no error. It must be called once. It writes nothing
 // before every object that existed at its start has been taken in.
 func (c *Controller) Run(ctx context.Context) error {
-	if c.deps.Registry != nil {
-		if err := c.deps.Registry.Register(c.metrics); err != nil {
+	if registry := c.Shell.Registry; registry != nil {
+		if err := registry.Register(c.metrics); err != nil {
 			return fmt.Errorf("queue role: register metrics: %w", err)
 		}
-		defer c.deps.Registry.Unregister(c.metrics) // who does not lead knows nothing to report
+		defer registry.Unregister(c.metrics) // who does not lead knows nothing to report
 	}
-	return c.loop.Run(ctx)
+	return c.Controller.Run(ctx)
 }
 
 // write makes one queue's status and annotation what they should be.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -38,7 +39,7 @@ func startFixture(t *testing.T, objects ...client.Object) *fixture {
 // run runs the role in a process until the test ends, or what it returns is called.
 func (r *fixture) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
-		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: r.registry}, DefaultOptions())
+		c, err := New(control.Shell{Cache: objects, Client: writer, Log: logr.Discard(), Registry: r.registry}, DefaultOptions())
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -59,7 +60,7 @@ func TestLimitsOutliveKAIsDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, _ := ktesting.NewTestContext(t)
-	role, err := New(Deps{Cache: shared, Client: c, Log: log}, DefaultOptions())
+	role, err := New(control.Shell{Cache: shared, Client: c, Log: log}, DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package reservation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -169,10 +168,7 @@ func (w *apiClient) patchMeta(ctx context.Context, pod *corev1.Pod, labels, anno
 	if len(annotations) > 0 {
 		meta["annotations"] = annotations
 	}
-	body, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		return false, fmt.Errorf("patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
+	body := write.Body(map[string]any{"metadata": meta})
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	result, err := w.kit.Merge(ctx, target, body)
 	return result == write.Written, err

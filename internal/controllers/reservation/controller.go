@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
@@ -271,10 +272,7 @@ func (w *waits) begin(r *schedulingv1alpha2.BindRequest, groups []string, now ti
 	}
 	w.requests[r.UID] = &waiter{name: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, groups: groups, since: now}
 	for _, g := range groups {
-		if w.byGroup[g] == nil {
-			w.byGroup[g] = map[types.UID]struct{}{}
-		}
-		w.byGroup[g][r.UID] = struct{}{}
+		entry.Put(w.byGroup, g, r.UID, struct{}{})
 	}
 	return now
 }

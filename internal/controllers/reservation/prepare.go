@@ -3,6 +3,7 @@ package reservation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,9 +144,7 @@ func (c *Controller) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest
 		}
 	}
 	if now != nil && now.UID == pod.UID {
-		for key, value := range relabel(now, nil) { // order: the result is a map
-			change[key] = value
-		}
+		maps.Copy(change, relabel(now, nil))
 		done, err := c.cluster.patchMeta(ctx, now, change, nil, true)
 		if err == nil && !done {
 			err = fault(fmt.Errorf("pod %s/%s changed meanwhile", pod.Namespace, pod.Name))

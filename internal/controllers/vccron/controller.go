@@ -36,9 +36,7 @@ func New(s control.Shell, workers int, check func(*batch.CronJob) field.ErrorLis
 	c.Controller, err = control.NewController(s, control.Role[key, plan]{
 		Name: "vccron", Workers: workers, MinRetry: 100 * time.Millisecond, MaxRetry: 3 * time.Minute,
 		Tenant: func(k key) string { return k.Namespace },
-		About: func(k key) client.Object {
-			return &batch.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
-		},
+		About:  control.Named[batch.CronJob],
 		Decide: func(k key, now time.Time) (plan, []control.Due[key], time.Time) {
 			p, again := b.decide(k, now)
 			return p, nil, again

@@ -17,6 +17,7 @@ import (
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 )
 
@@ -64,10 +65,7 @@ func (b *book) jobSeen(j *batch.Job, gone bool) []key {
 	}
 	if !gone {
 		b.of[k] = owner.UID
-		if b.jobs[owner.UID] == nil {
-			b.jobs[owner.UID] = map[key]*batch.Job{}
-		}
-		b.jobs[owner.UID][k] = j
+		entry.Put(b.jobs, owner.UID, k, j)
 	}
 	return []key{{Namespace: j.Namespace, Name: owner.Name}}
 }

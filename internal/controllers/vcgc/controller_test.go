@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -23,7 +24,7 @@ func serves() kubetest.Options {
 
 func run(t *testing.T, p *kubetest.Process) func() {
 	return p.Run(t, func(objects cache.Cache, c client.Client) (func(context.Context) error, error) {
-		g, err := New(Deps{Cache: objects, Client: c, Log: logr.Discard()}, 1)
+		g, err := New(control.Shell{Cache: objects, Client: c, Log: logr.Discard()}, 1)
 		if err != nil {
 			return nil, err
 		}

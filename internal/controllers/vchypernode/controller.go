@@ -2,7 +2,6 @@ package vchypernode
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -45,12 +44,7 @@ func New(s control.Shell, namespace string) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	due := func(news bool) []control.Due[string] {
-		if !news {
-			return nil
-		}
-		return []control.Due[string]{{Key: everything, After: settle}}
-	}
+	due := func(news bool) []control.Due[string] { return control.If(news, everything, settle) }
 	control.Watch(c.Loop, &corev1.Node{}, func(n *corev1.Node, gone bool) []control.Due[string] { return due(b.NodeSeen(n, gone)) })
 	control.Watch(c.Loop, &corev1.ConfigMap{}, func(m *corev1.ConfigMap, gone bool) []control.Due[string] { return due(b.configSeen(m, gone)) })
 	control.WatchLater(c.Loop, &topo.HyperNode{}, func(h *topo.HyperNode, gone bool) []control.Due[string] { return due(b.HyperSeen(h, gone)) })
@@ -96,10 +90,7 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 
 // count writes how many nodes a HyperNode has.
 func (c *Controller) count(ctx context.Context, one count) error {
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"nodeCount": one.nodes}})
-	if err != nil {
-		return fmt.Errorf("encode a count: %w", err)
-	}
-	_, err = c.kit.MergeStatus(ctx, &topo.HyperNode{ObjectMeta: metav1.ObjectMeta{Name: one.hyper.Name}}, body)
+	body := write.Body(map[string]any{"status": map[string]any{"nodeCount": one.nodes}})
+	_, err := c.kit.MergeStatus(ctx, &topo.HyperNode{ObjectMeta: metav1.ObjectMeta{Name: one.hyper.Name}}, body)
 	return err
 }

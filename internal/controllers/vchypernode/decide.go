@@ -2,8 +2,6 @@ package vchypernode
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -14,6 +12,7 @@ import (
 	topo "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano/hypernodes"
 	"github.com/muster-scheduler/muster/internal/kube/control"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // plan is what a look at all HyperNodes has written, in this order: what is below comes before what is above, and what goes, last.
@@ -65,10 +64,7 @@ func (b *book) discover(p *plan) {
 		case have == nil:
 			p.create = append(p.create, h)
 		case have.DeletionTimestamp == nil && !equality.Semantic.DeepEqual(have.Spec, h.Spec):
-			body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": have.UID}, "spec": h.Spec})
-			if err != nil {
-				panic(fmt.Sprintf("a HyperNode does not encode: %v", err))
-			}
+			body := write.Body(map[string]any{"metadata": map[string]any{"uid": have.UID}, "spec": h.Spec})
 			p.change = append(p.change, change{have, body})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	topo "github.com/muster-scheduler/muster/api/volcano/topology/v1alpha1"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Bounds of what is discovered.
@@ -47,22 +48,15 @@ func domains(types []topology, nodes map[string]map[string]string) (members map[
 				}
 				d := domain{t.name, i + 1, key, value}
 				if i == 0 {
-					add(members, d, name)
+					entry.Put(members, d, name, true)
 				} else {
-					add(below, d, last)
+					entry.Put(below, d, last, true)
 				}
 				last = d
 			}
 		}
 	}
 	return members, below
-}
-
-func add[K, V comparable](sets map[K]map[V]bool, k K, v V) {
-	if sets[k] == nil {
-		sets[k] = map[V]bool{}
-	}
-	sets[k][v] = true
 }
 
 // discovered are the HyperNodes that node labels ask for, by name. One that there is already for a domain keeps its name. It fails where there would be too many.

@@ -13,6 +13,7 @@ import (
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	flow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -39,9 +40,7 @@ func New(s control.Shell, workers int, check func(*flow.JobFlow) field.ErrorList
 	c.Controller, err = control.NewController(s, control.Role[key, plan]{
 		Name: "vcjobflow", Workers: workers, MinRetry: 100 * time.Millisecond, MaxRetry: 3 * time.Minute,
 		Tenant: func(k key) string { return k.Namespace },
-		About: func(k key) client.Object {
-			return &flow.JobFlow{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
-		},
+		About:  control.Named[flow.JobFlow],
 		Decide: func(k key, now time.Time) (plan, []control.Due[key], time.Time) {
 			p, again := b.decide(k, now)
 			return p, nil, again
@@ -138,10 +137,7 @@ func (c *Controller) askAll(ctx context.Context, p plan) {
 		}
 		c.Lock()
 		if have := c.book.flows[p.key]; have != nil && have.UID == p.flow.UID {
-			if c.book.answered[have.UID] == nil {
-				c.book.answered[have.UID] = map[string]bool{}
-			}
-			c.book.answered[have.UID][a.part] = true
+			entry.Put(c.book.answered, have.UID, a.part, true)
 			c.Add(control.Keys(p.key)...)
 		}
 		c.Unlock()

@@ -16,6 +16,7 @@ import (
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	flow "github.com/muster-scheduler/muster/api/volcano/flow/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -67,10 +68,7 @@ func (b *book) jobSeen(j *batch.Job, gone bool) (due []key) {
 	}
 	of := key{Namespace: space, Name: name}
 	b.of[k] = of
-	if b.jobs[of] == nil {
-		b.jobs[of] = map[key]*batch.Job{}
-	}
-	b.jobs[of][k] = j
+	entry.Put(b.jobs, of, k, j)
 	if had && was == of {
 		return nil
 	}
@@ -120,21 +118,14 @@ func New(s control.Shell, workers int) (*Controller, error) {
 	c.Controller, err = control.NewController(s, control.Role[key, plan]{
 		Name: "vcjobtemplate", Workers: workers, MinRetry: 100 * time.Millisecond, MaxRetry: 3 * time.Minute,
 		Tenant: func(k key) string { return k.Namespace },
-		About: func(k key) client.Object {
-			return &flow.JobTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
-		},
+		About:  control.Named[flow.JobTemplate],
 		Decide: func(k key, _ time.Time) (plan, []control.Due[key], time.Time) { return b.decide(k), nil, time.Time{} },
 		Write:  c.write,
 	})
 	if err != nil {
 		return nil, err
 	}
-	due := func(names []key) (out []control.Due[key]) {
-		for _, k := range names {
-			out = append(out, control.Due[key]{Key: k, After: settle})
-		}
-		return out
-	}
+	due := func(names []key) []control.Due[key] { return control.After(settle, names...) }
 	control.WatchLater(c.Loop, &flow.JobTemplate{}, func(t *flow.JobTemplate, gone bool) []control.Due[key] { return due(b.templateSeen(t, gone)) })
 	control.Watch(c.Loop, &batch.Job{}, func(j *batch.Job, gone bool) []control.Due[key] { return due(b.jobSeen(j, gone)) })
 	return c, nil

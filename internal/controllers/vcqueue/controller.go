@@ -2,66 +2,41 @@ package vcqueue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// Deps are what the controller needs of the process around it.
-type Deps struct {
-	// Cache feeds Queues, PodGroups and Commands; it is started by the process.
-	Cache cache.Cache
-	// Client makes and writes Queues, and deletes Commands. It must know Volcano's kinds.
-	Client client.Client
-	// Log takes the controller's messages.
-	Log logr.Logger
-	// Registry takes the controller's metrics; nil for none.
-	Registry prometheus.Registerer
-	// Clock times work; nil is the real one.
-	Clock clock.WithTicker
-	// Guard sets aside what ends in a defect; nil: nobody is told.
-	Guard *aside.Guard
-}
-
 // Controller is the queue controller.
 type Controller struct {
-	deps Deps
+	*control.Controller[string, plan]
 	kit  *write.Kit
 	book *book
-	loop *control.Loop[string, plan]
 }
 
 // New returns the controller, not yet running. workers is how many queues are written at a time, 1 or more.
-func New(deps Deps, workers int) (*Controller, error) {
-	if workers < 1 {
-		return nil, fmt.Errorf("queue controller: %d workers: at least one is needed", workers)
-	}
-	kit, err := write.New(deps.Client, "vcqueue", deps.Registry)
-	if err != nil {
-		return nil, fmt.Errorf("queue controller: %w", err)
-	}
-	n, err := newCounts(deps.Registry)
+func New(s control.Shell, workers int) (*Controller, error) {
+	n, err := newCounts(s.Registry)
 	if err != nil {
 		return nil, err
 	}
 	b := newBook(n)
-	c := &Controller{deps: deps, kit: kit, book: b}
-	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, plan]{
+	c := &Controller{book: b}
+	kit, err := write.New(s.Client, "vcqueue", s.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("queue controller: %w", err)
+	}
+	c.kit = kit
+	c.Controller, err = control.NewController(s, control.Role[string, plan]{
 		Name: "vcqueue", Workers: workers, MinRetry: 5 * time.Millisecond, MaxRetry: 3 * time.Minute,
 		About: func(name string) client.Object { return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
 		Decide: func(name string, _ time.Time) (plan, []control.Due[string], time.Time) {
@@ -69,24 +44,19 @@ func New(deps Deps, workers int) (*Controller, error) {
 		},
 		Write: c.write,
 	})
-	c.loop.Lock()
-	c.loop.Add(due([]string{keys.RootQueue, keys.DefaultQueue})...) // of what is missing no watch tells
-	c.loop.Unlock()
-	control.Watch(c.loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return due(b.queueSeen(q, gone)) })
-	control.Watch(c.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return due(n.seen(g, gone)) })
-	control.Watch(c.loop, &bus.Command{}, func(m *bus.Command, gone bool) []control.Due[string] { return due(b.commandSeen(m, gone)) })
+	if err != nil {
+		return nil, err
+	}
+	c.Lock()
+	c.Add(control.Keys(keys.RootQueue, keys.DefaultQueue)...) // of what is missing no watch tells
+	c.Unlock()
+	control.Watch(c.Loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] {
+		return control.Keys(b.queueSeen(q, gone)...)
+	})
+	control.Watch(c.Loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return control.Keys(n.seen(g, gone)...) })
+	control.Watch(c.Loop, &bus.Command{}, func(m *bus.Command, gone bool) []control.Due[string] { return control.Keys(b.commandSeen(m, gone)...) })
 	return c, nil
 }
-
-func due(names []string) (out []control.Due[string]) {
-	for _, name := range names {
-		out = append(out, control.Due[string]{Key: name})
-	}
-	return out
-}
-
-// Run makes, opens and closes queues until ctx ends, which is no error. It must be called once.
-func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // write carries a plan out.
 func (c *Controller) write(ctx context.Context, p plan) error {
@@ -102,16 +72,15 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 	if q == nil {
 		return nil
 	}
-	steps := []func() (write.Result, error){
-		func() (write.Result, error) {
+	for _, step := range []func() error{
+		func() error {
 			return c.patch(ctx, q, p.adopt, map[string]any{"spec": map[string]any{"parent": keys.RootQueue}})
 		},
-		func() (write.Result, error) { return c.mark(ctx, q, p.mark, "true") },
-		func() (write.Result, error) { return c.state(ctx, q, p.state) },
-		func() (write.Result, error) { return c.mark(ctx, q, p.mark, "false") },
-	}
-	for _, step := range steps {
-		if _, err := step(); err != nil {
+		func() error { return c.mark(ctx, q, p.mark, "true") },
+		func() error { return c.state(ctx, q, p.state) },
+		func() error { return c.mark(ctx, q, p.mark, "false") },
+	} {
+		if err := step(); err != nil {
 			return err
 		}
 	}
@@ -126,7 +95,7 @@ func (c *Controller) make(ctx context.Context, q *scheduling.Queue) error {
 	if q == nil {
 		return nil
 	}
-	if err := c.deps.Client.Create(ctx, q); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := c.Shell.Client.Create(ctx, q); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create Queue %s: %w", q.Name, err)
 	}
 	return nil
@@ -137,16 +106,16 @@ func (c *Controller) take(ctx context.Context, m *bus.Command) error {
 	if _, err := c.kit.Delete(ctx, m); err != nil {
 		return err
 	}
-	c.loop.Lock()
-	defer c.loop.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	c.book.commandSeen(m, true)
 	return nil
 }
 
 // patch merges into the very queue that was looked at, if that is wanted.
-func (c *Controller) patch(ctx context.Context, q *scheduling.Queue, wanted bool, change map[string]any) (write.Result, error) {
+func (c *Controller) patch(ctx context.Context, q *scheduling.Queue, wanted bool, change map[string]any) error {
 	if !wanted {
-		return write.Unchanged, nil
+		return nil
 	}
 	meta, _ := change["metadata"].(map[string]any)
 	if meta == nil {
@@ -154,26 +123,21 @@ func (c *Controller) patch(ctx context.Context, q *scheduling.Queue, wanted bool
 		change["metadata"] = meta
 	}
 	meta["uid"] = q.UID
-	body, err := json.Marshal(change)
-	if err != nil {
-		return write.Unchanged, fmt.Errorf("patch of Queue %s: %w", q.Name, err)
-	}
-	return c.kit.Merge(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+	_, err := c.kit.Merge(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, write.Body(change))
+	return err
 }
 
 // mark writes the annotation, if it is the turn of what it is to say.
-func (c *Controller) mark(ctx context.Context, q *scheduling.Queue, mark, turn string) (write.Result, error) {
+func (c *Controller) mark(ctx context.Context, q *scheduling.Queue, mark, turn string) error {
 	return c.patch(ctx, q, mark == turn, map[string]any{"metadata": map[string]any{"annotations": map[string]string{keys.ClosedByParent: mark}}})
 }
 
 // state writes the state, if there is one to write.
-func (c *Controller) state(ctx context.Context, q *scheduling.Queue, state scheduling.QueueState) (write.Result, error) {
+func (c *Controller) state(ctx context.Context, q *scheduling.Queue, state scheduling.QueueState) error {
 	if state == "" {
-		return write.Unchanged, nil
+		return nil
 	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"state": state}})
-	if err != nil {
-		return write.Unchanged, fmt.Errorf("state of Queue %s: %w", q.Name, err)
-	}
-	return c.kit.MergeStatus(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+	body := write.Body(map[string]any{"status": map[string]any{"state": state}})
+	_, err := c.kit.MergeStatus(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+	return err
 }

@@ -19,6 +19,7 @@ import (
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -95,7 +96,7 @@ func serves() kubetest.Options {
 
 func run(t *testing.T, p *kubetest.Process) func() {
 	return p.Run(t, func(objects cache.Cache, c client.Client) (func(context.Context) error, error) {
-		r, err := New(Deps{Cache: objects, Client: c, Log: logr.Discard()}, 2)
+		r, err := New(control.Shell{Cache: objects, Client: c, Log: logr.Discard()}, 2)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // book is what the controller knows.
@@ -47,11 +48,7 @@ func (b *book) queueSeen(q *scheduling.Queue, gone bool) []string {
 		delete(b.queues, q.Name)
 	} else {
 		b.queues[q.Name] = q
-		up := parentOf(q)
-		if b.below[up] == nil {
-			b.below[up] = map[string]bool{}
-		}
-		b.below[up][q.Name] = true
+		entry.Put(b.below, parentOf(q), q.Name, true)
 	}
 	return append([]string{q.Name}, slices.Sorted(maps.Keys(b.below[q.Name]))...)
 }
@@ -69,10 +66,7 @@ func (b *book) commandSeen(c *bus.Command, gone bool) []string {
 		}
 		return []string{t.Name}
 	}
-	if b.commands[t.Name] == nil {
-		b.commands[t.Name] = map[types.UID]*bus.Command{}
-	}
-	b.commands[t.Name][c.UID] = c
+	entry.Put(b.commands, t.Name, c.UID, c)
 	return []string{t.Name}
 }
 

@@ -2,7 +2,6 @@ package vcqueue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -28,8 +28,8 @@ const settle = time.Second
 // Holdings is the part of the controller that says in status.allocated what the pods of a queue and of those below it hold, and beside it how many PodGroups of its own are in which phase. It has a loop of
 // its own, so that no Command waits for it.
 type Holdings struct {
-	kit  *write.Kit
-	loop *control.Loop[string, *corrected]
+	*control.Controller[string, *corrected]
+	kit *write.Kit
 }
 
 // corrected is what is to be written of a queue.
@@ -39,17 +39,13 @@ type corrected struct {
 }
 
 // NewHoldings returns it, not yet running. workers is how many queues are written at a time, 1 or more; schedulers are whose pods count.
-func NewHoldings(deps Deps, workers int, schedulers []string) (*Holdings, error) {
-	if workers < 1 {
-		return nil, fmt.Errorf("queue controller: %d workers: at least one is needed", workers)
-	}
-	kit, err := write.New(deps.Client, "vcqueue", deps.Registry)
+func NewHoldings(s control.Shell, workers int, schedulers []string) (*Holdings, error) {
+	kit, err := write.New(s.Client, "vcqueue", s.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("queue controller: %w", err)
 	}
-	b := newLedger(schedulers)
-	h := &Holdings{kit: kit}
-	h.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, *corrected]{
+	b, h := newLedger(schedulers), &Holdings{kit: kit}
+	h.Controller, err = control.NewController(s, control.Role[string, *corrected]{
 		Name: "vcqueue-holdings", Workers: workers, MinRetry: settle, MaxRetry: 3 * time.Minute,
 		About: func(name string) client.Object { return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
 		Decide: func(name string, _ time.Time) (*corrected, []control.Due[string], time.Time) {
@@ -61,21 +57,16 @@ func NewHoldings(deps Deps, workers int, schedulers []string) (*Holdings, error)
 		},
 		Write: h.write,
 	})
-	control.Watch(h.loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return later(b.queueSeen(q, gone)) })
-	control.Watch(h.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return later(b.groupSeen(g, gone)) })
-	control.Watch(h.loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] { return later(b.podSeen(p, gone)) })
+	if err != nil {
+		return nil, err
+	}
+	control.Watch(h.Loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return later(b.queueSeen(q, gone)) })
+	control.Watch(h.Loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return later(b.groupSeen(g, gone)) })
+	control.Watch(h.Loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] { return later(b.podSeen(p, gone)) })
 	return h, nil
 }
 
-// Run says what queues hold until ctx ends, which is no error. It must be called once.
-func (h *Holdings) Run(ctx context.Context) error { return h.loop.Run(ctx) }
-
-func later(names []string) (out []control.Due[string]) {
-	for _, name := range names {
-		out = append(out, control.Due[string]{Key: name, After: settle})
-	}
-	return out
-}
+func later(names []string) []control.Due[string] { return control.After(settle, names...) }
 
 // write says what the very queue holds that was looked at.
 func (h *Holdings) write(ctx context.Context, c *corrected) error {
@@ -111,16 +102,6 @@ func newLedger(schedulers []string) *ledger {
 		schedulers: schedulers, queues: map[string]*scheduling.Queue{}, groups: map[types.NamespacedName]counted{}, counts: map[counted]int32{}, pods: map[types.NamespacedName]pod{},
 		gangs: map[types.NamespacedName]*tally.Sum{}, owed: map[types.NamespacedName]string{}, own: map[string]*tally.Sum{}, total: map[string]*tally.Sum{},
 	}
-}
-
-// sumOf is a key's sum, made if there is none.
-func sumOf[K comparable](sums map[K]*tally.Sum, k K) *tally.Sum {
-	s := sums[k]
-	if s == nil {
-		s = &tally.Sum{}
-		sums[k] = s
-	}
-	return s
 }
 
 // holds is what a pod holds; nothing unless it is a gang's, has a node and has not ended.
@@ -162,7 +143,7 @@ func (l *ledger) podSeen(p *corev1.Pod, gone bool) (due []string) {
 			continue
 		}
 		list := one.holds.List()
-		gang := sumOf(l.gangs, one.group)
+		gang := entry.Of(l.gangs, one.group)
 		if queue, ok := l.queueOf(one.group); ok {
 			due = append(due, l.move(queue, list, one.change)...)
 		}
@@ -230,7 +211,7 @@ func (l *ledger) move(queue string, list corev1.ResourceList, change func(*tally
 	if len(list) == 0 {
 		return nil
 	}
-	own := sumOf(l.own, queue)
+	own := entry.Of(l.own, queue)
 	if change(own, list); own.Empty() {
 		delete(l.own, queue)
 	}
@@ -238,7 +219,7 @@ func (l *ledger) move(queue string, list corev1.ResourceList, change func(*tally
 		return nil // all are looked at once the tree is added up anew
 	}
 	for _, name := range l.way(queue) {
-		change(sumOf(l.total, name), list)
+		change(entry.Of(l.total, name), list)
 		due = append(due, name)
 	}
 	return due
@@ -277,7 +258,7 @@ func (l *ledger) decide(name string) (q *scheduling.Queue, patch []byte, more []
 		l.stale, l.total = false, map[string]*tally.Sum{}
 		for queue, own := range l.own { // order: sums are exact
 			for _, above := range l.way(queue) {
-				sumOf(l.total, above).AddSum(own)
+				entry.Of(l.total, above).AddSum(own)
 			}
 		}
 		for other, q := range l.queues { // order: each on its own
@@ -315,9 +296,5 @@ func (l *ledger) correct(q *scheduling.Queue) []byte {
 	if len(status) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": q.UID}, "status": status})
-	if err != nil {
-		panic(fmt.Sprintf("status of Queue %s: %v", q.Name, err)) // texts and nulls
-	}
-	return body
+	return write.Body(map[string]any{"metadata": map[string]any{"uid": q.UID}, "status": status})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -30,7 +31,7 @@ import (
 func runHolding(t *testing.T, p *kubetest.Process) func() {
 	stop := run(t, p)
 	end := p.Run(t, func(objects cache.Cache, c client.Client) (func(context.Context) error, error) {
-		h, err := NewHoldings(Deps{Cache: objects, Client: c, Log: logr.Discard()}, 2, []string{"volcano", "mine"})
+		h, err := NewHoldings(control.Shell{Cache: objects, Client: c, Log: logr.Discard()}, 2, []string{"volcano", "mine"})
 		if err != nil {
 			return nil, err
 		}

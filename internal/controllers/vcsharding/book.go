@@ -9,6 +9,7 @@ import (
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	shard "github.com/muster-scheduler/muster/api/volcano/shard/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // book is what the controller knows.
@@ -96,10 +97,7 @@ func (b *book) holders() map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	for name := range maps.Keys(b.shards) { // order: sets
 		for _, n := range b.shards[name].Spec.NodesDesired {
-			if out[n] == nil {
-				out[n] = map[string]bool{}
-			}
-			out[n][name] = true
+			entry.Put(out, n, name, true)
 		}
 	}
 	return out

@@ -2,7 +2,6 @@ package vcsharding
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -64,12 +63,7 @@ func New(s control.Shell) (*Controller, error) {
 	return c, nil
 }
 
-func due(news bool) []control.Due[string] {
-	if !news {
-		return nil
-	}
-	return []control.Due[string]{{Key: everything, After: settle}}
-}
+func due(news bool) []control.Due[string] { return control.If(news, everything, settle) }
 
 // Configure takes in the configuration as it stands. A bad one is refused whole, while that before it rules on, and is told; without one NodeShards stay as they are. It is
 // called by one goroutine at a time.
@@ -112,10 +106,8 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 		errs = append(errs, err)
 	}
 	for _, one := range p.change {
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": one.shard.UID}, "spec": map[string]any{"nodesDesired": one.nodes}})
-		if err == nil {
-			_, err = c.kit.Merge(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: one.name}}, body)
-		}
+		body := write.Body(map[string]any{"metadata": map[string]any{"uid": one.shard.UID}, "spec": map[string]any{"nodesDesired": one.nodes}})
+		_, err := c.kit.Merge(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: one.name}}, body)
 		errs = append(errs, err)
 	}
 	for _, one := range p.create {

@@ -4,7 +4,6 @@ package vcshardstatus
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -51,21 +50,16 @@ func New(s control.Shell, name string) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	due := []control.Due[string]{{Key: name, After: settle}}
 	control.Watch(c.Loop, &corev1.Node{}, func(n *corev1.Node, gone bool) []control.Due[string] {
-		if nodes[n.Name] == !gone {
-			return nil
-		}
+		news := nodes[n.Name] == gone
 		if nodes[n.Name] = true; gone {
 			delete(nodes, n.Name)
 		}
-		return due
+		return control.If(news, name, settle)
 	})
 	control.WatchLater(c.Loop, &shard.NodeShard{}, func(s *shard.NodeShard, gone bool) []control.Due[string] {
-		if others := book.Seen(s, gone); s.Name != name && !others {
-			return nil
-		}
-		return due
+		others := book.Seen(s, gone)
+		return control.If(s.Name == name || others, name, settle)
 	})
 	return c, nil
 }
@@ -75,12 +69,9 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 	if p.next == nil {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.about.UID}, "status": map[string]any{
+	body := write.Body(map[string]any{"metadata": map[string]any{"uid": p.about.UID}, "status": map[string]any{
 		"lastUpdateTime": p.next.LastUpdateTime, "nodesInUse": p.next.NodesInUse, "nodesToRemove": p.next.NodesToRemove, "nodesToAdd": p.next.NodesToAdd,
 	}})
-	if err != nil {
-		return fmt.Errorf("encode a status: %w", err)
-	}
-	_, err = c.kit.MergeStatus(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: p.about.Name}}, body)
+	_, err := c.kit.MergeStatus(ctx, &shard.NodeShard{ObjectMeta: metav1.ObjectMeta{Name: p.about.Name}}, body)
 	return err
 }

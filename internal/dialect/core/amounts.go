@@ -122,3 +122,29 @@ func thousandths(q *resource.Quantity) int64 {
 func devices(q *resource.Quantity) int64 {
 	return cluster.Clamp(min(whole(q), cluster.MaxQuantity/milliPerGPU) * milliPerGPU)
 }
+
+// Brief cuts a user's text to a length fit for a sentence.
+func Brief(s string) string {
+	const most = 32
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// Charge adds to what the pod's queue is charged for it, in milli-GPU, over what it requests of its node.
+func Charge(st *cluster.PodState, gpu int64) {
+	if gpu == 0 {
+		return
+	}
+	if st.Charge == nil {
+		st.Charge = slices.Clone(st.Requests)
+	}
+	for i := range st.Charge {
+		if st.Charge[i].Name == "gpu" {
+			st.Charge[i].Value = cluster.Clamp(st.Charge[i].Value + gpu)
+			return
+		}
+	}
+	st.Charge = append(st.Charge, cluster.Quantity{Name: "gpu", Value: cluster.Clamp(gpu)})
+}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -100,9 +101,7 @@ func Quantities(amounts []cluster.Quantity) v1.ResourceList {
 		dims, i := d.With(q.Name)
 		r := make(cluster.Resources, dims.Len())
 		r.Set(i, q.Value)
-		for name, x := range List(dims, r) { // order: one entry
-			out[name] = x
-		}
+		maps.Copy(out, List(dims, r))
 	}
 	return out
 }

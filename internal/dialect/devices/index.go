@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Index remembers the objects that events of pods and nodes depend on. One goroutine works with it. The zero Index is not
@@ -97,10 +98,7 @@ func (b *Index) Slice(name string, s *resourceapi.ResourceSlice) {
 	}
 	if now != nil {
 		b.slices[name] = now
-		if b.nodes[now.node] == nil {
-			b.nodes[now.node] = map[string]*slice{}
-		}
-		b.nodes[now.node][name] = now
+		entry.Put(b.nodes, now.node, name, now)
 		b.dirtyNodes[now.node] = struct{}{}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Pod completes a pod's event: which claims it has, and what its queue is charged for them. A pod that has ended has none.
@@ -57,7 +59,7 @@ func (b *Index) complete(st *cluster.PodState, p *v1.Pod) {
 		st.Spec.Namespace = p.Namespace // it may matter for other reasons, too
 	}
 	b.extended(st, p)
-	charge(st, gpus*1000)
+	core.Charge(st, gpus*1000)
 }
 
 // OfGroup says whether a claim was made, from a template, for the PodGroup that the pod names: all pods of the group that refer to it as the group does use it.
@@ -120,11 +122,7 @@ func (b *Index) use(pod string) {
 	}
 	b.wants[pod] = slices.Clone(b.now)
 	for _, w := range b.now {
-		index := b.index(w)
-		if index[w.what] == nil {
-			index[w.what] = map[string]struct{}{}
-		}
-		index[w.what][pod] = struct{}{}
+		entry.Put(b.index(w), w.what, pod, struct{}{})
 	}
 }
 
@@ -183,21 +181,4 @@ func specText(s *resourceapi.ResourceClaimSpec) string {
 		panic("devices: claim spec: " + err.Error())
 	}
 	return string(text)
-}
-
-// charge adds to what the pod's queue is charged for it, in milli-GPU, over what it requests of its node.
-func charge(st *cluster.PodState, gpu int64) {
-	if gpu == 0 {
-		return
-	}
-	if st.Charge == nil {
-		st.Charge = slices.Clone(st.Requests)
-	}
-	for i := range st.Charge {
-		if st.Charge[i].Name == gpuDimension {
-			st.Charge[i].Value = cluster.Clamp(st.Charge[i].Value + gpu)
-			return
-		}
-	}
-	st.Charge = append(st.Charge, cluster.Quantity{Name: gpuDimension, Value: cluster.Clamp(gpu)})
 }

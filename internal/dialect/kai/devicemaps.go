@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
 // ContainerAt is the place of one container in its pod's spec.
@@ -46,7 +47,7 @@ func SharingContainer(p *v1.Pod) (ContainerAt, error) {
 			return ContainerAt{Index: i}, nil
 		}
 	}
-	return ContainerAt{}, fmt.Errorf("no container of the pod is called %q", brief(name))
+	return ContainerAt{}, fmt.Errorf("no container of the pod is called %q", core.Brief(name))
 }
 
 // Of returns the container itself, or nil if p has none at that place.

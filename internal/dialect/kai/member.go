@@ -3,7 +3,6 @@ package kai
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -84,7 +83,7 @@ func (r *Roles) complete(st *cluster.PodState, p *v1.Pod, share cluster.Share, w
 		forgetOwnMaps(st.Spec, p)
 		st.Groups = Groups(p.Labels)
 		if share.Portion != 0 {
-			charge(st, share.Charge(0))
+			core.Charge(st, share.Charge(0))
 		}
 	}
 	if !st.Phase.Alive() {
@@ -175,16 +174,7 @@ func GangOfOwner(p *v1.Pod) string {
 // things the first of this order is named: MIG slices by annotation.
 func Unsupported(p *v1.Pod) string {
 	if name, value := legacySlices(p); name != "" {
-		return "a slice of a GPU by annotation (" + name + ": " + brief(value) + "; ask for it as a container's resource instead)"
+		return "a slice of a GPU by annotation (" + name + ": " + core.Brief(value) + "; ask for it as a container's resource instead)"
 	}
 	return ""
-}
-
-// brief cuts a user's text to a length fit for a sentence.
-func brief(s string) string {
-	const most = 32
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

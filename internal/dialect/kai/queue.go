@@ -2,6 +2,7 @@ package kai
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-scheduler/muster/api/scheduling/v2"
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
@@ -58,12 +59,7 @@ func Queue(q *v2.Queue) (cluster.QueueState, string) {
 	if problem != "" {
 		r.complain(root, problem)
 	}
-	names := make([]string, 0, len(extended))
-	for name := range extended { // order: sorted below
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(extended)) {
 		field := root + "[" + name + "]"
 		switch name {
 		case "", "cpu", "memory", "gpu", string(core.NvidiaGPU):
@@ -77,7 +73,7 @@ func Queue(q *v2.Queue) (cluster.QueueState, string) {
 	case v == BudgetsBlock:
 		st.BudgetsBlock = true
 	case stated && v != BudgetsOrder:
-		r.complain("annotation "+BudgetsAnnotation, fmt.Sprintf("is %q; it must be %s or %s", brief(v), BudgetsOrder, BudgetsBlock))
+		r.complain("annotation "+BudgetsAnnotation, fmt.Sprintf("is %q; it must be %s or %s", core.Brief(v), BudgetsOrder, BudgetsBlock))
 	}
 	if len(r.problems) == 0 {
 		return st, ""

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
 // maxShared bounds the devices one pod can share: no node has more.
@@ -38,7 +39,7 @@ func asked(annotations map[string]string) (share cluster.Share, wrong string) {
 	if n, ok := annotations[keys.GPUFractionDevicesAnnotation]; ok {
 		x, err := strconv.ParseInt(n, 10, 32)
 		if err != nil || x < 1 || x > maxShared {
-			return cluster.Share{}, "a share of so many GPUs (annotation " + keys.GPUFractionDevicesAnnotation + ": " + brief(n) + ", must be a whole number from 1 to " + strconv.Itoa(maxShared) + ")"
+			return cluster.Share{}, "a share of so many GPUs (annotation " + keys.GPUFractionDevicesAnnotation + ": " + core.Brief(n) + ", must be a whole number from 1 to " + strconv.Itoa(maxShared) + ")"
 		}
 		share.Devices = int32(x)
 	}
@@ -46,13 +47,13 @@ func asked(annotations map[string]string) (share cluster.Share, wrong string) {
 		x, err := strconv.ParseFloat(portion, 64)
 		share.Portion = cluster.Portion(math.Round(x * float64(cluster.WholePortion)))
 		if err != nil || !(x > 0 && x <= 1) || share.Portion == 0 {
-			return cluster.Share{}, "a share of a GPU (annotation " + FractionAnnotation + ": " + brief(portion) + ", must be a number above 0 and at most 1)"
+			return cluster.Share{}, "a share of a GPU (annotation " + FractionAnnotation + ": " + core.Brief(portion) + ", must be a number above 0 and at most 1)"
 		}
 		return share, ""
 	}
 	x, err := strconv.ParseInt(memory, 10, 64)
 	if err != nil || x < 1 || x > cluster.MaxQuantity {
-		return cluster.Share{}, "an amount of GPU memory (annotation " + MemoryAnnotation + ": " + brief(memory) + ", must be a whole number of MiB, at least 1)"
+		return cluster.Share{}, "an amount of GPU memory (annotation " + MemoryAnnotation + ": " + core.Brief(memory) + ", must be a whole number of MiB, at least 1)"
 	}
 	share.MemoryMiB = cluster.MiB(x)
 	return share, ""
@@ -68,23 +69,6 @@ func Groups(labels map[string]string) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// charge adds to what the pod's queue is charged for it, in milli-GPU, over what it requests of its node.
-func charge(st *cluster.PodState, gpu int64) {
-	if gpu == 0 {
-		return
-	}
-	if st.Charge == nil {
-		st.Charge = slices.Clone(st.Requests)
-	}
-	for i := range st.Charge {
-		if st.Charge[i].Name == "gpu" {
-			st.Charge[i].Value = cluster.Clamp(st.Charge[i].Value + gpu)
-			return
-		}
-	}
-	st.Charge = append(st.Charge, cluster.Quantity{Name: "gpu", Value: cluster.Clamp(gpu)})
 }
 
 // reserve makes st what a reservation pod is to its node: the shared device that it holds for others, and not one of its

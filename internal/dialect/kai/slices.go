@@ -68,7 +68,7 @@ func takeSlices(st *cluster.PodState, p *v1.Pod) {
 			}
 		}
 	}
-	charge(st, sliced(st.Requests))
+	core.Charge(st, sliced(st.Requests))
 }
 
 // legacySlices returns the first annotation, by name, with which p asks for slices of GPUs, and its value; "" for none.

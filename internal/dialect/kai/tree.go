@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
 // broken is the tree of a gang whose own cannot be used: the root, under which there is no place for a pod.
@@ -47,7 +48,7 @@ func tree(spec *v2alpha2.PodGroupSpec) ([]cluster.Set, string) {
 		if sg.Parent != nil && *sg.Parent != "" {
 			var ok bool
 			if parent, ok = index[strings.ToLower(*sg.Parent)]; !ok {
-				return broken(), fmt.Sprintf("%s.parent is %q, which is no subgroup of this PodGroup", subGroup(i, sg), brief(*sg.Parent))
+				return broken(), fmt.Sprintf("%s.parent is %q, which is no subgroup of this PodGroup", subGroup(i, sg), core.Brief(*sg.Parent))
 			}
 		}
 		sets[i+1].Parent = parent
@@ -150,5 +151,5 @@ func cycle(sets []cluster.Set) int32 {
 }
 
 func subGroup(i int, sg *v2alpha2.SubGroup) string {
-	return fmt.Sprintf("spec.subGroups[%d] (%q)", i, brief(sg.Name))
+	return fmt.Sprintf("spec.subGroups[%d] (%q)", i, core.Brief(sg.Name))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kubebatch/v1alpha2"
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
@@ -76,7 +77,7 @@ func Membership(p *corev1.Pod) (gang cluster.Key, problem string) {
 	case name == "":
 		return ShadowKey(p.Namespace, Owner(p)), ""
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		return cluster.Key{}, fmt.Sprintf("Pod %s/%s: metadata.annotations[%s] is %q, which no PodGroup can be called: the pod is in none, and waits", p.Namespace, p.Name, keys.GroupName, brief(name))
+		return cluster.Key{}, fmt.Sprintf("Pod %s/%s: metadata.annotations[%s] is %q, which no PodGroup can be called: the pod is in none, and waits", p.Namespace, p.Name, keys.GroupName, core.Brief(name))
 	}
 	return GangKey(p.Namespace, name), ""
 }
@@ -105,7 +106,7 @@ func MinMember(p *corev1.Pod) (least int32, problem string) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return 1, fmt.Sprintf("Pod %s/%s: metadata.annotations[%s] is %q; it must be an integer from 0 to %d: it counts as 1", p.Namespace, p.Name, keys.GroupMinMember, brief(text), math.MaxInt32)
+		return 1, fmt.Sprintf("Pod %s/%s: metadata.annotations[%s] is %q; it must be an integer from 0 to %d: it counts as 1", p.Namespace, p.Name, keys.GroupMinMember, core.Brief(text), math.MaxInt32)
 	}
 	return int32(n), ""
 }
@@ -118,7 +119,7 @@ func Budget(b *policyv1.PodDisruptionBudget) (owner types.UID, least int32, prob
 	case o == nil || available == nil:
 		return "", 0, ""
 	case available.Type != intstr.Int:
-		return o.UID, 0, fmt.Sprintf("PodDisruptionBudget %s/%s: spec.minAvailable is %q; only a number is the minimum of a gang: it is overlooked as one", b.Namespace, b.Name, brief(available.StrVal))
+		return o.UID, 0, fmt.Sprintf("PodDisruptionBudget %s/%s: spec.minAvailable is %q; only a number is the minimum of a gang: it is overlooked as one", b.Namespace, b.Name, core.Brief(available.StrVal))
 	case available.IntVal < 0:
 		return o.UID, 0, fmt.Sprintf("PodDisruptionBudget %s/%s: spec.minAvailable is %d; it must not be negative: it is overlooked as the minimum of a gang", b.Namespace, b.Name, available.IntVal)
 	}
@@ -163,13 +164,4 @@ func Queue(q *v1alpha1.Queue) (cluster.QueueState, string) {
 	st, problem := volcano.Queue(&v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name, UID: q.UID, CreationTimestamp: q.CreationTimestamp}, Spec: v1beta1.QueueSpec{Weight: q.Spec.Weight}})
 	st.Name, st.Parent, st.Priority = QueueName(q.Name), "", topPriority
 	return st, problem
-}
-
-// brief cuts a user's text to a length fit for a sentence.
-func brief(s string) string {
-	const most = 32
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,15 +138,10 @@ func (r *reader) pytorch(u *unstructured.Unstructured) error {
 	if err != nil || !found || len(specs) == 0 {
 		return refuse(u, path, "must have a Master or a Worker")
 	}
-	var roles []string
-	for role := range specs { // order: sorted below
-		roles = append(roles, role)
-	}
-	slices.Sort(roles)
 	if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "runPolicy", "suspend"); suspended {
 		return refuse(u, "spec.runPolicy.suspend", "must not be true: a PyTorchJob that is suspended makes no pods")
 	}
-	for _, role := range roles {
+	for _, role := range slices.Sorted(maps.Keys(specs)) {
 		at := path + "." + role
 		of, ok := specs[role].(map[string]any)
 		if !ok || role != "Master" && role != "Worker" {

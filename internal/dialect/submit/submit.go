@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -301,12 +302,8 @@ func defaulted(spec *v1.PodSpec) {
 		for i := range *list {
 			c := &(*list)[i]
 			requests := v1.ResourceList{}
-			for name, q := range c.Resources.Limits { // order: into a map
-				requests[name] = q
-			}
-			for name, q := range c.Resources.Requests { // order: into a map
-				requests[name] = q
-			}
+			maps.Copy(requests, c.Resources.Limits)
+			maps.Copy(requests, c.Resources.Requests)
 			c.Resources.Requests = requests
 		}
 	}
@@ -315,9 +312,7 @@ func defaulted(spec *v1.PodSpec) {
 // with is a map with one entry more.
 func with(m map[string]string, key, value string) map[string]string {
 	out := make(map[string]string, len(m)+1)
-	for k, v := range m { // order: a map
-		out[k] = v
-	}
+	maps.Copy(out, m)
 	out[key] = value
 	return out
 }

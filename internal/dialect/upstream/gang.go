@@ -173,9 +173,9 @@ func subgroups(said string, least int32) ([]cluster.Set, string) {
 		n, err := strconv.ParseInt(number, 10, 32)
 		switch {
 		case name == "" || err != nil || n < 0:
-			return nil, fmt.Sprintf("%s: %q is not NAME=MINIMUM, such as worker=4", field, brief(one))
+			return nil, fmt.Sprintf("%s: %q is not NAME=MINIMUM, such as worker=4", field, core.Brief(one))
 		case seen[name]:
-			return nil, fmt.Sprintf("%s names %q twice", field, brief(name))
+			return nil, fmt.Sprintf("%s names %q twice", field, core.Brief(name))
 		case len(sets) >= cluster.MaxSets:
 			return nil, fmt.Sprintf("%s has more than %d entries", field, cluster.MaxSets-1)
 		}
@@ -191,13 +191,4 @@ func subgroups(said string, least int32) ([]cluster.Set, string) {
 	}
 	sets[0].Min, sets[0].Pods = int32(len(sets)-1), int32(min(max(sum, int64(least)), math.MaxInt32))
 	return sets, ""
-}
-
-// brief cuts a user's text to a length fit for a sentence.
-func brief(s string) string {
-	const most = 32
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -3,6 +3,7 @@ package volcano
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,12 +129,7 @@ func split(ids []int, lie map[int]int) []cluster.ZoneShare {
 		count[lie[id]]++
 	}
 	out := make([]cluster.ZoneShare, 0, len(count))
-	numbers := make([]int, 0, len(count))
-	for zone := range count { // order: sorted below
-		numbers = append(numbers, zone)
-	}
-	slices.Sort(numbers)
-	for _, zone := range numbers {
+	for _, zone := range slices.Sorted(maps.Keys(count)) {
 		out = append(out, cluster.ZoneShare{Zone: zoneName + strconv.Itoa(zone), Amounts: []cluster.Quantity{{Name: "cpu", Value: 1000 * count[zone]}}})
 	}
 	return out

@@ -124,8 +124,7 @@ func (g *Grouping) Flatten(existing *v2alpha2.PodGroup) {
 	if g.Flat == nil || len(existing.Spec.SubGroups) > 0 {
 		return
 	}
-	n := g.Flat.Minimum
-	g.PodGroup.Spec.MinMember, g.PodGroup.Spec.MinSubGroup, g.PodGroup.Spec.SubGroups = &n, nil, nil
+	g.PodGroup.Spec.MinMember, g.PodGroup.Spec.MinSubGroup, g.PodGroup.Spec.SubGroups = new(g.Flat.Minimum), nil, nil
 	g.Members = Members{}
 }
 
@@ -217,7 +216,7 @@ func (h *hints) stated(rule *Rule) (int32, error) {
 				return n, nil
 			}
 		case s.Path != "":
-			n, found, err := integerAt(h.facts, s.Path, 0, s.Text)
+			n, found, err := integerAt(h.facts, s.Path, s.Text)
 			if found || err != nil {
 				return n, err
 			}
@@ -244,7 +243,7 @@ func (h *hints) late(l *Late) (int32, error) {
 	if matches.Matches(labels.Set(h.pod.Labels)) || h.settings.peer(h.pod.Namespace, matches, alive) {
 		return 0, nil
 	}
-	n, found, err := integerAt(h.facts, l.Replicas, 0, false)
+	n, found, err := integerAt(h.facts, l.Replicas, false)
 	if !found {
 		n = 1
 	}
@@ -263,9 +262,7 @@ func (h *hints) labels() map[string]string {
 			out[key] = v
 		}
 	}
-	for k, v := range h.subject.Labels {
-		out[k] = v
-	}
+	maps.Copy(out, h.subject.Labels)
 	return out
 }
 

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -46,9 +47,9 @@ func integer(value any) (int64, bool) {
 	return 0, false
 }
 
-// integerAt reads the integer of at least low at a path of the object. found is false when the field is absent.
+// integerAt reads the integer, 0 or more, at a path of the object. found is false when the field is absent.
 // text lets it be a string of digits.
-func integerAt(o *Object, path string, low int64, text bool) (n int32, found bool, err error) {
+func integerAt(o *Object, path string, text bool) (n int32, found bool, err error) {
 	value, found, ok := lookup(o.Content, path)
 	if !ok {
 		return 0, false, invalidField(o, path, "a step of this path is not an object")
@@ -61,7 +62,7 @@ func integerAt(o *Object, path string, low int64, text bool) (n int32, found boo
 			value = parsed
 		}
 	}
-	n, err = inRange(o, path, value, low)
+	n, err = inRange(o, path, value, 0)
 	return n, true, err
 }
 
@@ -122,14 +123,7 @@ func stringsAt(content map[string]any, path string) map[string]string {
 	return out
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // shown renders a value for a message, briefly: users write what they like into their fields.
 func shown(value any) string {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,12 +110,8 @@ func lacking(is, more map[string]string) map[string]string {
 		return is
 	}
 	out := make(map[string]string, len(is)+len(more))
-	for k, v := range more { // order: a map is made
-		out[k] = v
-	}
-	for k, v := range is { // order: a map is made
-		out[k] = v
-	}
+	maps.Copy(out, more)
+	maps.Copy(out, is)
 	return out
 }
 

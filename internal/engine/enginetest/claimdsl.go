@@ -13,13 +13,9 @@ import (
 
 // deviceClass makes a DeviceClass: deviceclass gpu driver=gpu.example.com, or select=CEL; resource=NAME lets pods ask for its
 // devices by that extended resource.
-func (c *compiler) deviceClass(s *statement) ([]Object, error) {
-	name, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) deviceClass(s *statement) []Object {
 	d := &resourcev1.DeviceClass{}
-	d.Name = name
+	d.Name = s.name()
 	expressions := s.all("select")
 	if driver := s.text("driver", ""); driver != "" {
 		expressions = append(expressions, `device.driver == "`+driver+`"`)
@@ -28,7 +24,7 @@ func (c *compiler) deviceClass(s *statement) ([]Object, error) {
 	if r := s.text("resource", ""); r != "" {
 		d.Spec.ExtendedResourceName = &r
 	}
-	return []Object{d}, nil
+	return []Object{d}
 }
 
 func selectors(expressions []string) []resourcev1.DeviceSelector {
@@ -41,33 +37,26 @@ func selectors(expressions []string) []resourcev1.DeviceSelector {
 
 // slice makes a ResourceSlice, the only one of its pool: slice n1-gpus node=n1 driver=gpu.example.com devices=4
 // attr=model=a100 capacity=memory=80Gi. Without node= its devices are everywhere. The devices are called dev-0, dev-1, …
-func (c *compiler) slice(s *statement) ([]Object, error) {
-	name, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) slice(s *statement) []Object {
 	o := &resourcev1.ResourceSlice{}
-	o.Name = name
+	o.Name = s.name()
 	o.Spec.Driver = s.text("driver", "gpu.example.com")
-	o.Spec.Pool = resourcev1.ResourcePool{Name: s.text("pool", name), ResourceSliceCount: 1}
+	o.Spec.Pool = resourcev1.ResourcePool{Name: s.text("pool", o.Name), ResourceSliceCount: 1}
 	if node := s.text("node", ""); node != "" {
 		o.Spec.NodeName = &node
 	} else {
-		yes := true
-		o.Spec.AllNodes = &yes
+		o.Spec.AllNodes = new(true)
 	}
-	n, err := s.int("devices", 1)
-	if err != nil {
-		return nil, err
-	}
+	n := s.int("devices", 1)
 	if n < 0 || n > resourcev1.ResourceSliceMaxDevices {
-		return nil, s.errorf("devices=%d: want 0 to %d", n, resourcev1.ResourceSliceMaxDevices)
+		s.bad("devices=%d: want 0 to %d", n, resourcev1.ResourceSliceMaxDevices)
+		return nil
 	}
 	like := resourcev1.Device{}
 	for _, text := range s.all("attr") {
 		k, v, ok := strings.Cut(text, "=")
 		if !ok {
-			return nil, s.errorf("attr=%s: want attr=NAME=VALUE", text)
+			s.bad("attr=%s: want attr=NAME=VALUE", text)
 		}
 		if like.Attributes == nil {
 			like.Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}
@@ -82,7 +71,7 @@ func (c *compiler) slice(s *statement) ([]Object, error) {
 		k, v, _ := strings.Cut(text, "=")
 		q, err := resource.ParseQuantity(v)
 		if err != nil {
-			return nil, s.errorf("capacity=%s: want capacity=NAME=QUANTITY", text)
+			s.bad("capacity=%s: want capacity=NAME=QUANTITY", text)
 		}
 		if like.Capacity == nil {
 			like.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{}
@@ -94,16 +83,16 @@ func (c *compiler) slice(s *statement) ([]Object, error) {
 		d.Name = "dev-" + strconv.Itoa(i)
 		o.Spec.Devices = append(o.Spec.Devices, *d)
 	}
-	return []Object{o}, nil
+	return []Object{o}
 }
 
 // claimSpec reads what a claim asks for: class=NAME, count=N or count=all, select=CEL.
-func claimSpec(s *statement) (resourcev1.ResourceClaimSpec, error) {
+func claimSpec(s *statement) resourcev1.ResourceClaimSpec {
 	request := resourcev1.ExactDeviceRequest{
 		DeviceClassName: s.text("class", ""), AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1, Selectors: selectors(s.all("select")),
 	}
 	if request.DeviceClassName == "" {
-		return resourcev1.ResourceClaimSpec{}, s.errorf("want class=NAME")
+		s.bad("want class=NAME")
 	}
 	switch text := s.text("count", "1"); text {
 	case "all":
@@ -111,44 +100,34 @@ func claimSpec(s *statement) (resourcev1.ResourceClaimSpec, error) {
 	default:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
-			return resourcev1.ResourceClaimSpec{}, s.errorf("count=%s: want a number of devices, or all", text)
+			s.bad("count=%s: want a number of devices, or all", text)
 		}
 		request.Count = n
 	}
 	return resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
 		Requests: []resourcev1.DeviceRequest{{Name: "devices", Exactly: &request}},
-	}}, nil
+	}}
 }
 
 // resourceClaim makes a ResourceClaim: resourceclaim ns/name class=gpu count=2 queue=research; queue= is the label that a
 // claim which several pods share needs.
-func (c *compiler) resourceClaim(s *statement) ([]Object, error) {
-	name, err := s.name()
-	if err != nil {
-		return nil, err
-	}
-	o := &resourcev1.ResourceClaim{}
-	o.Namespace, o.Name = splitName(name)
-	if o.Spec, err = claimSpec(s); err != nil {
-		return nil, err
-	}
+func (c *compiler) resourceClaim(s *statement) []Object {
+	o := &resourcev1.ResourceClaim{Spec: claimSpec(s)}
+	o.Namespace, o.Name = splitName(s.name())
 	o.Labels = map[string]string{}
 	if q := s.text("queue", ""); q != "" {
 		o.Labels[keys.QueueLabel] = q
 	}
-	return []Object{o}, pairs(s, "label", o.Labels)
+	pairs(s, "label", o.Labels)
+	return []Object{o}
 }
 
 // claimTemplate makes a ResourceClaimTemplate: claimtemplate ns/name class=gpu count=2.
-func (c *compiler) claimTemplate(s *statement) ([]Object, error) {
-	name, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) claimTemplate(s *statement) []Object {
 	o := &resourcev1.ResourceClaimTemplate{}
-	o.Namespace, o.Name = splitName(name)
-	o.Spec.Spec, err = claimSpec(s)
-	return []Object{o}, err
+	o.Namespace, o.Name = splitName(s.name())
+	o.Spec.Spec = claimSpec(s)
+	return []Object{o}
 }
 
 // claimDevices reads resourceclaim=NAME and claimtemplate=NAME of pods.

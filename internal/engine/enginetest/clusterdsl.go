@@ -38,7 +38,7 @@ type compiler struct {
 }
 
 func (c *compiler) objects(s *statement) ([]Object, bool, error) {
-	var make func(*statement) ([]Object, error)
+	var make func(*statement) []Object
 	switch s.verb {
 	case "node":
 		make = c.node
@@ -71,61 +71,41 @@ func (c *compiler) objects(s *statement) ([]Object, bool, error) {
 	default:
 		return nil, false, nil
 	}
-	out, err := make(s)
+	out := make(s)
 	if pool := s.text("pool", ""); pool != "" {
 		for _, o := range out {
 			join(o, pool)
 		}
 	}
-	if err == nil {
-		err = s.done()
-	}
-	if err != nil {
+	if err := s.done(); err != nil {
 		return nil, true, err
 	}
 	return out, true, nil
 }
 
-func (c *compiler) created(s *statement) (metav1.Time, error) {
-	age, stated, err := s.duration("age")
-	if err != nil {
-		return metav1.Time{}, err
-	}
-	if stated {
-		return metav1.NewTime(c.now.Add(-age)), nil
+func (c *compiler) created(s *statement) metav1.Time {
+	if age, stated := s.duration("age"); stated {
+		return metav1.NewTime(c.now.Add(-age))
 	}
 	c.last = c.last.Add(time.Second)
-	return metav1.NewTime(c.last), nil
+	return metav1.NewTime(c.last)
 }
 
-func (c *compiler) node(s *statement) ([]Object, error) {
-	name, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) node(s *statement) []Object {
 	n := &v1.Node{}
-	n.Name = name
-	n.CreationTimestamp, err = c.created(s)
-	if err != nil {
-		return nil, err
-	}
-	n.Labels = map[string]string{v1.LabelHostname: name}
-	if err := pairs(s, "label", n.Labels); err != nil {
-		return nil, err
-	}
+	n.Name, n.CreationTimestamp = s.name(), c.created(s)
+	n.Labels = map[string]string{v1.LabelHostname: n.Name}
+	pairs(s, "label", n.Labels)
 	for _, t := range s.all("taint") {
 		taint, err := parseTaint(t)
 		if err != nil {
-			return nil, s.errorf("%v", err)
+			s.bad("%v", err)
 		}
 		n.Spec.Taints = append(n.Spec.Taints, taint)
 	}
 	n.Spec.Unschedulable = s.flag("cordoned")
 	devices(s, n.Labels)
-	room, err := amounts(s, map[string]string{"cpu": defaultNodeCPU, "memory": defaultNodeMemory, "pods": defaultNodePods})
-	if err != nil {
-		return nil, err
-	}
+	room := amounts(s, map[string]string{"cpu": defaultNodeCPU, "memory": defaultNodeMemory, "pods": defaultNodePods})
 	n.Status.Allocatable, n.Status.Capacity = room, room
 	status := func(problem bool) v1.ConditionStatus {
 		if problem {
@@ -140,40 +120,30 @@ func (c *compiler) node(s *statement) ([]Object, error) {
 		{Type: v1.NodePIDPressure, Status: status(s.flag("pid-pressure"))},
 		{Type: v1.NodeNetworkUnavailable, Status: status(s.flag("network-unavailable"))},
 	}
-	zones, err := zones(s, n)
-	if err != nil || zones == nil {
-		return []Object{n}, err
+	if zones := zones(s, n); zones != nil {
+		return []Object{n, zones}
 	}
-	return []Object{n, zones}, nil
+	return []Object{n}
 }
 
 // nodes makes many equal nodes: nodes 4 prefix=n gpu=8 tree=zone:2,rack:2.
-func (c *compiler) nodes(s *statement) ([]Object, error) {
-	word, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) nodes(s *statement) (out []Object) {
+	word := s.name()
 	count, err := strconv.Atoi(word)
 	if err != nil || count < 1 || count > 10000 {
-		return nil, s.errorf("%q: want how many nodes, 1 to 10000", word)
+		s.bad("%q: want how many nodes, 1 to 10000", word)
+		return nil
 	}
 	prefix := s.text("prefix", "n")
-	domains, err := c.domains(s, count)
-	if err != nil {
-		return nil, err
-	}
-	var out []Object
+	domains := c.domains(s, count)
 	for i := range count {
 		one := *s
 		one.attrs = slices.Concat(domains(i), s.attrs) // a label= of the statement wins
 		one.words = append([]string{prefix + strconv.Itoa(i+1)}, s.words[1:]...)
-		made, err := c.node(&one)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, made...)
+		out = append(out, c.node(&one)...)
+		s.note(one.fault)
 	}
-	return out, nil
+	return out
 }
 
 // isResource says whether a key is the name of a resource, other than gpu, cpu, memory and pods.
@@ -182,17 +152,16 @@ func isResource(key string) bool {
 }
 
 // amounts reads gpu, cpu, memory, pods, and every other resource name.
-func amounts(s *statement, missing map[string]string) (v1.ResourceList, error) {
+func amounts(s *statement, missing map[string]string) v1.ResourceList {
 	out := v1.ResourceList{}
-	set := func(name v1.ResourceName, text string) error {
+	set := func(name v1.ResourceName, text string) {
 		q, err := resource.ParseQuantity(text)
 		if err != nil {
-			return s.errorf("%s=%s: want a quantity", name, text)
+			s.bad("%s=%s: want a quantity", name, text)
 		}
 		if !q.IsZero() {
 			out[name] = q
 		}
-		return nil
 	}
 	for _, k := range []struct {
 		key  string
@@ -202,9 +171,7 @@ func amounts(s *statement, missing map[string]string) (v1.ResourceList, error) {
 			continue
 		}
 		if text := s.text(k.key, missing[k.key]); text != "" {
-			if err := set(k.name, text); err != nil {
-				return nil, err
-			}
+			set(k.name, text)
 		}
 	}
 	if text := s.text("mig", ""); text != "" { // PROFILE or PROFILE:COUNT, by commas
@@ -213,32 +180,27 @@ func amounts(s *statement, missing map[string]string) (v1.ResourceList, error) {
 			if !counted {
 				n = "1"
 			}
-			if err := set(v1.ResourceName(kai.MIGPrefix+profile), n); err != nil {
-				return nil, err
-			}
+			set(v1.ResourceName(kai.MIGPrefix+profile), n)
 		}
 	}
 	for _, a := range s.attrs {
 		if isResource(a.key) {
 			s.read[a.key] = true
-			if err := set(v1.ResourceName(a.key), a.value); err != nil {
-				return nil, err
-			}
+			set(v1.ResourceName(a.key), a.value)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // pairs reads every key=NAME=VALUE into m.
-func pairs(s *statement, key string, m map[string]string) error {
+func pairs(s *statement, key string, m map[string]string) {
 	for _, p := range s.all(key) {
 		k, v, _ := strings.Cut(p, "=")
 		if k == "" {
-			return s.errorf("%s=%s: want %s=KEY=VALUE", key, p, key)
+			s.bad("%s=%s: want %s=KEY=VALUE", key, p, key)
 		}
 		m[k] = v
 	}
-	return nil
 }
 
 // parseTaint reads KEY[=VALUE]:EFFECT.
@@ -252,42 +214,24 @@ func parseTaint(text string) (v1.Taint, error) {
 }
 
 // queue makes a Queue. In queue a/b/c the parents a and b are only referred to.
-func (c *compiler) queue(s *statement) ([]Object, error) {
-	path, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) queue(s *statement) []Object {
 	q := &v2.Queue{}
-	names := strings.Split(path, "/")
+	names := strings.Split(s.name(), "/")
 	q.Name = names[len(names)-1]
 	if len(names) > 1 {
 		q.Spec.ParentQueue = names[len(names)-2]
 	}
 	q.Spec.DisplayName = s.text("display", "")
-	q.CreationTimestamp, err = c.created(s)
-	if err != nil {
-		return nil, err
-	}
+	q.CreationTimestamp = c.created(s)
 	if s.has("priority") {
-		p, err := s.int("priority", 0)
-		if err != nil {
-			return nil, err
-		}
-		q.Spec.Priority = &p
+		q.Spec.Priority = new(s.int("priority", 0))
 	}
-	for _, f := range []struct {
-		key  string
-		into **metav1.Duration
-	}{{"preempt-min-runtime", &q.Spec.PreemptMinRuntime}, {"reclaim-min-runtime", &q.Spec.ReclaimMinRuntime}} {
-		if *f.into, err = span(s, f.key); err != nil {
-			return nil, err
-		}
-	}
+	q.Spec.PreemptMinRuntime, q.Spec.ReclaimMinRuntime = span(s, "preempt-min-runtime"), span(s, "reclaim-min-runtime")
 	if s.flag("budgets-block") {
 		q.Annotations = map[string]string{kai.BudgetsAnnotation: kai.BudgetsBlock}
 	}
 	if s.flag("empty") { // no spec.resources at all
-		return []Object{q}, nil
+		return []Object{q}
 	}
 	q.Spec.Resources = &v2.QueueResources{}
 	for _, d := range []struct {
@@ -308,18 +252,21 @@ func (c *compiler) queue(s *statement) ([]Object, error) {
 			{"quota", d.quota, &d.into.Quota, d.unit}, {"limit", "unlimited", &d.into.Limit, d.unit}, {"weight", "1", &d.into.OverQuotaWeight, plainNumber},
 		} {
 			text := s.text(d.prefix+f.key, f.missing)
-			if text == "unlimited" {
-				*f.into = v2.Unlimited
-			} else if *f.into, err = f.unit(text); err != nil {
-				return nil, s.errorf("%s%s=%s: %v", d.prefix, f.key, text, err)
+			if *f.into = v2.Unlimited; text == "unlimited" {
+				continue
+			}
+			var err error
+			if *f.into, err = f.unit(text); err != nil {
+				s.bad("%s%s=%s: %v", d.prefix, f.key, text, err)
 			}
 		}
 	}
-	return []Object{q}, c.extended(s, q)
+	extended(s, q)
+	return []Object{q}
 }
 
 // extended reads NAME.quota, NAME.limit and NAME.weight for resource names with a slash.
-func (c *compiler) extended(s *statement, q *v2.Queue) error {
+func extended(s *statement, q *v2.Queue) {
 	for _, a := range s.attrs {
 		dot := strings.LastIndex(a.key, ".")
 		if dot < 0 || !strings.Contains(a.key, "/") {
@@ -337,7 +284,7 @@ func (c *compiler) extended(s *statement, q *v2.Queue) error {
 		if a.value != "unlimited" {
 			var err error
 			if x, err = plainNumber(a.value); err != nil {
-				return s.errorf("%s=%s: %v", a.key, a.value, err)
+				s.bad("%s=%s: %v", a.key, a.value, err)
 			}
 		}
 		switch field {
@@ -348,12 +295,11 @@ func (c *compiler) extended(s *statement, q *v2.Queue) error {
 		case "weight":
 			r.OverQuotaWeight = x
 		default:
-			return s.errorf("%s: want quota, limit or weight after the last dot", a.key)
+			s.bad("%s: want quota, limit or weight after the last dot", a.key)
 		}
 		q.Spec.Resources.Extended[name] = r
 		s.read[a.key] = true
 	}
-	return nil
 }
 
 func plainNumber(text string) (float64, error) {
@@ -381,69 +327,50 @@ func megabytes(text string) (float64, error) {
 }
 
 // priorityClass makes a PriorityClass: priorityclass train 50 [default].
-func (c *compiler) priorityClass(s *statement) ([]Object, error) {
+func (c *compiler) priorityClass(s *statement) []Object {
 	if len(s.words) < 2 {
-		return nil, s.errorf("want priorityclass NAME VALUE [default]")
+		s.bad("want priorityclass NAME VALUE [default]")
+		return nil
 	}
 	value, err := strconv.ParseInt(s.words[1], 10, 32)
 	if err != nil {
-		return nil, s.errorf("%q: want a whole number of 32 bits", s.words[1])
+		s.bad("%q: want a whole number of 32 bits", s.words[1])
 	}
 	s.read[s.words[1]] = true
 	p := &schedulingv1.PriorityClass{Value: int32(value), GlobalDefault: s.flag("default")}
 	p.Name = s.words[0]
-	return []Object{p}, nil
+	return []Object{p}
 }
 
 // span reads a duration as objects write it, nil for none.
-func span(s *statement, key string) (*metav1.Duration, error) {
-	d, stated, err := s.duration(key)
-	if err != nil || !stated {
-		return nil, err
+func span(s *statement, key string) *metav1.Duration {
+	if d, stated := s.duration(key); stated {
+		return &metav1.Duration{Duration: d}
 	}
-	return &metav1.Duration{Duration: d}, nil
+	return nil
 }
 
 // budget makes a PodDisruptionBudget: budget ns/name select=KEY=VALUE min=2, or allowed=1 for a number that stays.
-func (c *compiler) budget(s *statement) ([]Object, error) {
-	name, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) budget(s *statement) []Object {
 	b := &policyv1.PodDisruptionBudget{}
-	b.Namespace, b.Name = splitName(name)
+	b.Namespace, b.Name = splitName(s.name())
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
-	if err := pairs(s, "select", b.Spec.Selector.MatchLabels); err != nil {
-		return nil, err
-	}
-	least, err := s.int("min", 0)
-	if err != nil {
-		return nil, err
-	}
-	allowed, err := s.int("allowed", 0)
-	if err != nil {
-		return nil, err
+	pairs(s, "select", b.Spec.Selector.MatchLabels)
+	b.Status.DisruptionsAllowed = int32(s.int("allowed", 0))
+	if s.has("min") {
+		b.Spec.MinAvailable = new(intstr.FromInt32(int32(s.int("min", 0))))
 	}
 	if s.has("min") == s.has("allowed") {
-		return nil, s.errorf("want min=N, how many must stay, or allowed=N, how many may go")
+		s.bad("want min=N, how many must stay, or allowed=N, how many may go")
 	}
-	if s.has("min") {
-		n := intstr.FromInt32(int32(least))
-		b.Spec.MinAvailable = &n
-	}
-	b.Status.DisruptionsAllowed = int32(allowed)
-	return []Object{b}, nil
+	return []Object{b}
 }
 
 // configMap makes a ConfigMap: configmap ns/name.
-func (c *compiler) configMap(s *statement) ([]Object, error) {
-	name, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) configMap(s *statement) []Object {
 	m := &v1.ConfigMap{}
-	m.Namespace, m.Name = splitName(name)
-	return []Object{m}, nil
+	m.Namespace, m.Name = splitName(s.name())
+	return []Object{m}
 }
 
 // splitName reads [NAMESPACE/]NAME.

@@ -207,10 +207,7 @@ func drawReason(name string, t *recorder.GangTrace, tried bool) string {
 // show prints a part of the state: show queues [gpu|cpu|memory], show nodes, show gangs, show gang NAME [by=LEVEL], show domains [TOPOLOGY],
 // show problems, show facts, show holds, show decisions.
 func (in *interpreter) show(s *statement) error {
-	what, err := s.name()
-	if err != nil {
-		return err
-	}
+	what := s.name()
 	switch what {
 	case "queues":
 		return in.showQueues(s)

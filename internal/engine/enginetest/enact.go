@@ -114,8 +114,7 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 					if p.DeletionTimestamp != nil || at != in.Node {
 						return false, fmt.Errorf("plan evicts pod %s/%s from %s, where it is not, or not to stay", in.Namespace, in.Pod, in.Node)
 					}
-					t := metav1.NewTime(b.now.Add(evictionGrace))
-					p.DeletionTimestamp = &t
+					p.DeletionTimestamp = new(metav1.NewTime(b.now.Add(evictionGrace)))
 					p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler})
 					b.annotate(in.Gang, kai.LastEvictionAnnotation)
 				}

@@ -202,25 +202,19 @@ func (b *Engine) forget(o Object) error {
 }
 
 // Pods implements Backend.
-func (b *Engine) Pods() ([]*v1.Pod, error) {
-	var out []*v1.Pod
-	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
-		if p, ok := b.objects[k].(*v1.Pod); ok {
-			out = append(out, p.DeepCopy())
-		}
-	}
-	return out, nil
-}
+func (b *Engine) Pods() ([]*v1.Pod, error) { return copies[*v1.Pod](b), nil }
 
 // Nodes implements Backend.
-func (b *Engine) Nodes() ([]*v1.Node, error) {
-	var out []*v1.Node
+func (b *Engine) Nodes() ([]*v1.Node, error) { return copies[*v1.Node](b), nil }
+
+// copies are the objects of a kind, by name.
+func copies[T Object](b *Engine) (out []T) {
 	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
-		if n, ok := b.objects[k].(*v1.Node); ok {
-			out = append(out, n.DeepCopy())
+		if o, ok := b.objects[k].(T); ok {
+			out = append(out, o.DeepCopyObject().(T))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // Problems lists what is wrong with queues' numbers, and with what pods name, by their names.
@@ -273,10 +267,10 @@ func (b *Engine) check(snap *cluster.Snapshot, plans []engine.Plan) error {
 	if b.mutation.active() { // a mutant may break what is checked below
 		return nil
 	}
-	if err := Audit(snap, plans, b.has(proportion.Name)); err != nil {
+	if err := Audit(snap, plans, b.profile.Uses(proportion.Name)); err != nil {
 		return err
 	}
-	if b.has(topology.Name) {
+	if b.profile.Uses(topology.Name) {
 		if err := AuditTogether(snap, plans); err != nil {
 			return err
 		}
@@ -294,16 +288,6 @@ func (b *Engine) check(snap *cluster.Snapshot, plans []engine.Plan) error {
 		return err
 	}
 	return b.Watch(snap, b.profile, b.registry, plans)
-}
-
-// has says whether the profile has a plugin.
-func (b *Engine) has(plugin string) bool {
-	for _, tier := range b.profile.Tiers {
-		if slices.ContainsFunc(tier, func(u engine.PluginUse) bool { return u.Name == plugin }) {
-			return true
-		}
-	}
-	return false
 }
 
 // rebuilt returns the snapshot of a store that learns the same objects in the opposite order, from a translator that knows

@@ -25,45 +25,29 @@ const heldFinalizer = "example.com/stay"
 // Owner is the controller of scenario pods: an object of a kind that makes no pods by itself, and that a backend with a
 // garbage collector must let exist in the pod's namespace.
 func Owner() metav1.OwnerReference {
-	yes := true
-	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "scenario-owner", UID: "scenario-owner", Controller: &yes}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "scenario-owner", UID: "scenario-owner", Controller: new(true)}
 }
 
 // gang makes a PodGroup and its pods. Parts below it: "set [PARENT/]NAME …" and "pod [SET/]INDEX …".
-func (c *compiler) gang(s *statement) ([]Object, error) {
-	full, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) gang(s *statement) []Object {
 	pg := &v2alpha2.PodGroup{}
-	pg.Namespace, pg.Name = splitName(full)
-	if pg.CreationTimestamp, err = c.created(s); err != nil {
-		return nil, err
-	}
-	out, err := c.podGroupSpec(s, pg)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := c.members(s, pg)
-	if err != nil {
-		return nil, err
-	}
-	out = append(append(out, pg), pods...)
-	if s.flag("volcano") {
+	pg.Namespace, pg.Name = splitName(s.name())
+	pg.CreationTimestamp = c.created(s)
+	out := append(c.podGroupSpec(s, pg), pg)
+	out = append(out, c.members(s, pg)...)
+	switch {
+	case s.flag("volcano"):
 		return inVolcanos(s, out)
-	}
-	if s.flag("kubebatch") {
+	case s.flag("kubebatch"):
 		return inKubeBatchs(s, out)
-	}
-	if s.flag("upstream") {
+	case s.flag("upstream"):
 		return inUpstreams(s, out)
 	}
-	return out, nil
+	return out
 }
 
 // podGroupSpec fills everything but minimums, and returns the PriorityClass it refers to when that is a number.
-func (c *compiler) podGroupSpec(s *statement, pg *v2alpha2.PodGroup) ([]Object, error) {
-	var out []Object
+func (c *compiler) podGroupSpec(s *statement, pg *v2alpha2.PodGroup) (out []Object) {
 	pg.Spec.Queue = s.text("queue", "")
 	if p := s.text("priority", ""); p != "" {
 		if value, err := strconv.ParseInt(p, 10, 32); err == nil {
@@ -80,46 +64,31 @@ func (c *compiler) podGroupSpec(s *statement, pg *v2alpha2.PodGroup) ([]Object, 
 		pg.Spec.Preemptibility = v2alpha2.Preemptible
 	}
 	if s.flag("backoff") {
-		n := v2alpha2.SingleSchedulingBackoff
-		pg.Spec.SchedulingBackoff = &n
+		pg.Spec.SchedulingBackoff = new(v2alpha2.SingleSchedulingBackoff)
 	}
 	if s.flag("gaveup") {
 		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool, Status: v1.ConditionTrue}}
 	}
 	if s.flag("unmarked") {
-		no := false
-		pg.Spec.MarkUnschedulable = &no
+		pg.Spec.MarkUnschedulable = new(false)
 	}
 	for _, at := range []struct{ key, annotation string }{
 		{"started", kai.LastStartAnnotation}, {"evicted", kai.LastEvictionAnnotation}, {"stale", kai.StaleSinceAnnotation},
 	} {
-		ago, stated, err := s.duration(at.key)
-		if err != nil {
-			return nil, err
-		}
-		if stated {
+		if ago, stated := s.duration(at.key); stated {
 			if pg.Annotations == nil {
 				pg.Annotations = map[string]string{}
 			}
 			pg.Annotations[at.annotation] = c.now.Add(-ago).UTC().Format(time.RFC3339)
 		}
 	}
-	var err error
-	if pg.Spec.TopologyConstraint, err = c.constraint(s); err != nil {
-		return nil, err
-	}
-	if pg.Spec.PreemptionDelay, err = span(s, "delay"); err != nil {
-		return nil, err
-	}
-	if pg.Spec.StalenessGracePeriod, err = span(s, "grace"); err != nil {
-		return nil, err
-	}
-	return out, nil
+	pg.Spec.TopologyConstraint = c.constraint(s)
+	pg.Spec.PreemptionDelay, pg.Spec.StalenessGracePeriod = span(s, "delay"), span(s, "grace")
+	return out
 }
 
 // members fills the minimums and makes the pods.
-func (c *compiler) members(s *statement, pg *v2alpha2.PodGroup) ([]Object, error) {
-	var out []Object
+func (c *compiler) members(s *statement, pg *v2alpha2.PodGroup) (out []Object) {
 	var sets, single []*statement
 	for i := range s.parts {
 		p := &s.parts[i]
@@ -129,103 +98,53 @@ func (c *compiler) members(s *statement, pg *v2alpha2.PodGroup) ([]Object, error
 		case "pod":
 			single = append(single, p)
 		default:
-			return nil, p.errorf("a gang's parts are set and pod")
+			s.note(p.errorf("a gang's parts are set and pod"))
 		}
 	}
 	if len(sets) == 0 {
-		n, err := s.int("pods", -1)
-		if err != nil {
-			return nil, err
-		}
-		least, err := s.int("min", max(n, 0))
-		if err != nil {
-			return nil, err
-		}
+		n := s.int("pods", -1)
+		least := s.int("min", max(n, 0))
 		if n < 0 {
 			n = max(1, least)
 			least = max(1, least)
 		}
-		m := int32(least)
-		pg.Spec.MinMember = &m
-		made, err := c.pods(pg, "", n, layers{s}, single)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, made...)
+		pg.Spec.MinMember = new(int32(least))
+		out = c.pods(pg, "", n, layers{s}, single)
 	} else if s.has("min") {
-		n, err := s.int("min", 0)
-		if err != nil {
-			return nil, err
-		}
-		m := int32(n)
-		pg.Spec.MinSubGroup = &m
+		pg.Spec.MinSubGroup = s.int32("min", 0)
 	}
 	for _, set := range sets {
-		made, err := c.set(s, set, pg, single)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, made...)
+		out = append(out, c.set(s, set, pg, single)...)
 	}
 	for _, p := range append(sets, single...) {
-		if err := p.done(); err != nil {
-			return nil, err
-		}
+		s.note(p.done())
 	}
-	return out, nil
+	return out
 }
 
 // set adds one subgroup to pg and makes its pods. A set without pods= and min= of which another is a child is an inner
 // one; there, min= is the number of children that must be complete.
-func (c *compiler) set(gang, s *statement, pg *v2alpha2.PodGroup, single []*statement) ([]Object, error) {
-	path, err := s.name()
-	if err != nil {
-		return nil, err
-	}
-	sg := v2alpha2.SubGroup{Name: path}
-	if parent, name, ok := strings.Cut(path, "/"); ok {
+func (c *compiler) set(gang, s *statement, pg *v2alpha2.PodGroup, single []*statement) (out []Object) {
+	sg := v2alpha2.SubGroup{Name: s.name()}
+	if parent, name, ok := strings.Cut(sg.Name, "/"); ok {
 		sg.Name, sg.Parent = name, &parent
 	}
-	together, err := c.constraint(s)
-	if err != nil {
-		return nil, err
-	}
-	if together != (v2alpha2.TopologyConstraint{}) {
+	if together := c.constraint(s); together != (v2alpha2.TopologyConstraint{}) {
 		sg.TopologyConstraint = &together
 	}
-	inner := false
-	for i := range gang.parts {
-		if w := gang.parts[i].words; gang.parts[i].verb == "set" && len(w) > 0 && strings.HasPrefix(w[0], sg.Name+"/") {
-			inner = true
-		}
-	}
-	var out []Object
-	if inner {
-		if s.has("min") {
-			n, err := s.int("min", 0)
-			if err != nil {
-				return nil, err
-			}
-			m := int32(n)
-			sg.MinSubGroup = &m
-		}
-	} else {
-		n, err := s.int("pods", 1)
-		if err != nil {
-			return nil, err
-		}
-		least, err := s.int("min", n)
-		if err != nil {
-			return nil, err
-		}
-		m := int32(least)
-		sg.MinMember = &m
-		if out, err = c.pods(pg, sg.Name, n, layers{s, gang}, single); err != nil {
-			return nil, err
-		}
+	inner := slices.ContainsFunc(gang.parts, func(p statement) bool {
+		return p.verb == "set" && len(p.words) > 0 && strings.HasPrefix(p.words[0], sg.Name+"/")
+	})
+	switch {
+	case !inner:
+		n := s.int("pods", 1)
+		sg.MinMember = s.int32("min", n)
+		out = c.pods(pg, sg.Name, n, layers{s, gang}, single)
+	case s.has("min"):
+		sg.MinSubGroup = s.int32("min", 0)
 	}
 	pg.Spec.SubGroups = append(pg.Spec.SubGroups, sg)
-	return out, nil
+	return out
 }
 
 // layers are statements of which the first that has a key or word decides.
@@ -279,8 +198,7 @@ type place struct {
 }
 
 // places reads, in this order, bound, running, releasing, stuck, ended, failed and gated; the pods after those wait.
-func places(l layers, n int) ([]place, error) {
-	var out []place
+func places(l layers, n int) (out []place) {
 	for _, how := range []string{"bound", "running", "releasing", "stuck"} {
 		text := l.text(how, "")
 		if text == "" {
@@ -292,7 +210,7 @@ func places(l layers, n int) ([]place, error) {
 			if stated {
 				var err error
 				if k, err = strconv.Atoi(count); err != nil {
-					return nil, l[0].errorf("%s=%s: want NODE or NODE:COUNT, by commas", how, text)
+					l[0].bad("%s=%s: want NODE or NODE:COUNT, by commas", how, text)
 				}
 			}
 			for range k {
@@ -306,7 +224,7 @@ func places(l layers, n int) ([]place, error) {
 		if text != "" {
 			var err error
 			if k, err = strconv.Atoi(text); err != nil {
-				return nil, l[0].errorf("%s=%s: want a number of pods", how, text)
+				l[0].bad("%s=%s: want a number of pods", how, text)
 			}
 		}
 		if l.flag(how) {
@@ -317,38 +235,33 @@ func places(l layers, n int) ([]place, error) {
 		}
 	}
 	if len(out) > n {
-		return nil, l[0].errorf("says where %d pods are, but has %d", len(out), n)
+		l[0].bad("says where %d pods are, but has %d", len(out), n)
 	}
 	for len(out) < n {
 		out = append(out, place{how: "pending"})
 	}
-	return out, nil
+	return out
 }
 
 // pods makes the n pods of one set.
-func (c *compiler) pods(pg *v2alpha2.PodGroup, set string, n int, l layers, single []*statement) ([]Object, error) {
+func (c *compiler) pods(pg *v2alpha2.PodGroup, set string, n int, l layers, single []*statement) []Object {
 	if n < 0 || n > 100000 {
-		return nil, l[0].errorf("pods=%d: want 0 to 100000", n)
+		l[0].bad("pods=%d: want 0 to 100000", n)
+		return nil
 	}
 	l.flag("pending")
-	where, err := places(l, n)
-	if err != nil {
-		return nil, err
-	}
+	where := places(l, n)
 	if n == 0 { // what its pods would ask for is still read, for those a scenario adds later
-		return nil, c.fill(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}, l, place{})
+		c.fill(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}, l, place{})
+		return nil
 	}
 	out := make([]Object, 0, n)
 	for i := range n {
 		mine := l
 		for _, s := range single {
-			word, err := s.name()
-			if err != nil {
-				return nil, err
-			}
-			ofSet, index := "", word
-			if cut := strings.LastIndex(word, "/"); cut >= 0 {
-				ofSet, index = word[:cut], word[cut+1:]
+			ofSet, index := "", s.name()
+			if cut := strings.LastIndex(index, "/"); cut >= 0 {
+				ofSet, index = index[:cut], index[cut+1:]
 			}
 			if index == strconv.Itoa(i) && ofSet == set {
 				mine = append(layers{s}, mine...)
@@ -366,25 +279,17 @@ func (c *compiler) pods(pg *v2alpha2.PodGroup, set string, n int, l layers, sing
 		if set != "" {
 			p.Labels[kai.SubGroupLabel] = set
 		}
-		if err := c.fill(p, mine, where[i]); err != nil {
-			return nil, err
-		}
+		c.fill(p, mine, where[i])
 		out = append(out, p)
 	}
-	return out, nil
+	return out
 }
 
 // pod makes one pod: of a gang (gang=), of none, or of another scheduler (foreign).
-func (c *compiler) pod(s *statement) ([]Object, error) {
-	full, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) pod(s *statement) []Object {
 	p := &v1.Pod{}
-	p.Namespace, p.Name = splitName(full)
-	if p.CreationTimestamp, err = c.created(s); err != nil {
-		return nil, err
-	}
+	p.Namespace, p.Name = splitName(s.name())
+	p.CreationTimestamp = c.created(s)
 	p.Labels, p.Annotations = map[string]string{}, map[string]string{}
 	if g := s.text("gang", ""); g != "" {
 		p.Annotations[kai.PodGroupAnnotation] = g
@@ -393,36 +298,23 @@ func (c *compiler) pod(s *statement) ([]Object, error) {
 		p.Labels[kai.SubGroupLabel] = set
 	}
 	s.flag("pending")
-	where, err := places(layers{s}, 1)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.fill(p, layers{s}, where[0]); err != nil {
-		return nil, err
-	}
+	c.fill(p, layers{s}, places(layers{s}, 1)[0])
 	if s.flag("upstream") {
 		intoUpstream(p, s.text("gang", ""), s.text("queue", ""))
 	}
-	return []Object{p}, nil
+	return []Object{p}
 }
 
 // fill gives a pod what it asks for and where it is.
-func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
+func (c *compiler) fill(p *v1.Pod, l layers, at place) {
 	m := l.merged()
-	if err := c.share(p, l, m, at); err != nil {
-		return err
-	}
-	request, err := amounts(m, nil)
-	if err != nil {
-		return err
-	}
+	c.share(p, l, m, at)
+	request := amounts(m, nil)
 	for _, key := range []string{"gpu", "cpu", "memory", "mig"} {
 		l.all(key)
 	}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: "example.com/main", Resources: v1.ResourceRequirements{Requests: request, Limits: whole(request)}}}
-	if err := align(p, l); err != nil {
-		return err
-	}
+	align(p, l)
 	p.Spec.SchedulerName = c.scheduler
 	if l.flag("foreign") {
 		p.Spec.SchedulerName = otherScheduler
@@ -435,16 +327,13 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 		into map[string]string
 	}{{"label", p.Labels}, {"annotation", p.Annotations}} {
 		l.all(kv.key)
-		if err := pairs(m, kv.key, kv.into); err != nil {
-			return err
-		}
+		pairs(m, kv.key, kv.into)
 	}
 	if order := l.text("order", ""); order != "" {
 		p.Labels[taskorder.PriorityLabel] = order
 	}
-	if err := wishes(p, l, m); err != nil {
-		return err
-	}
+	wishes(p, l, m)
+	l[0].note(m.fault)
 	p.Status.NominatedNodeName = l.text("nominated", "")
 	if !l.flag("alone") {
 		p.OwnerReferences = []metav1.OwnerReference{Owner()}
@@ -459,11 +348,10 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 	if text := l.text("scheduled", ""); text != "" {
 		age, err := time.ParseDuration(text)
 		if err != nil {
-			return l[0].errorf("scheduled=%s: want how long ago, as a duration", text)
+			l[0].bad("scheduled=%s: want how long ago, as a duration", text)
 		}
 		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-age))})
 	}
-	return nil
 }
 
 // whole returns the extended resources and huge pages, which must be limited to what is asked for.
@@ -496,19 +384,15 @@ func (c *compiler) locate(p *v1.Pod, at place) {
 		t := metav1.NewTime(c.now.Add(30 * time.Second))
 		p.DeletionTimestamp = &t
 	case "stuck":
-		t := metav1.NewTime(c.now.Add(-time.Hour))
-		p.DeletionTimestamp, p.Finalizers = &t, []string{"example.com/stuck"}
+		p.DeletionTimestamp, p.Finalizers = new(metav1.NewTime(c.now.Add(-time.Hour))), []string{"example.com/stuck"}
 	}
 }
 
 // wishes fills where the pod may run.
-func wishes(p *v1.Pod, l layers, m *statement) error {
+func wishes(p *v1.Pod, l layers, m *statement) {
 	l.all("selector")
 	selector := map[string]string{}
-	if err := pairs(m, "selector", selector); err != nil {
-		return err
-	}
-	if len(selector) > 0 {
+	if pairs(m, "selector", selector); len(selector) > 0 {
 		p.Spec.NodeSelector = selector
 	}
 	if nodes := l.text("nodes", ""); nodes != "" {
@@ -517,7 +401,8 @@ func wishes(p *v1.Pod, l layers, m *statement) error {
 	for _, text := range l.all("expression") { // KEY:OPERATOR[:VALUE,VALUE]
 		parts := strings.SplitN(text, ":", 3)
 		if len(parts) < 2 {
-			return l[0].errorf("expression=%s: want KEY:OPERATOR[:VALUES]", text)
+			l[0].bad("expression=%s: want KEY:OPERATOR[:VALUES]", text)
+			return
 		}
 		r := v1.NodeSelectorRequirement{Key: parts[0], Operator: v1.NodeSelectorOperator(parts[1])}
 		if len(parts) == 3 {
@@ -531,7 +416,7 @@ func wishes(p *v1.Pod, l layers, m *statement) error {
 	for _, text := range l.all("port") { // [IP:]PORT[/PROTOCOL]
 		port, err := parsePort(text)
 		if err != nil {
-			return l[0].errorf("%v", err)
+			l[0].bad("%v", err)
 		}
 		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, port)
 	}
@@ -544,43 +429,32 @@ func wishes(p *v1.Pod, l layers, m *statement) error {
 		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v})
 	}
 	claimDevices(p, l)
-	return social(p, l)
+	social(p, l)
 }
 
 // social reads affinity=KEY=VALUE@TOPOLOGYKEY, antiaffinity=…, prefer=WEIGHT:KEY=VALUE@TOPOLOGYKEY and spread=MAXSKEW@TOPOLOGYKEY (over the pod's own labels).
-func social(p *v1.Pod, l layers) error {
-	term := func(key, text string) ([]v1.PodAffinityTerm, error) {
+func social(p *v1.Pod, l layers) {
+	term := func(key, text string) []v1.PodAffinityTerm {
 		kv, topology, ok := strings.Cut(text, "@")
 		k, v, ok2 := strings.Cut(kv, "=")
 		if !ok || !ok2 {
-			return nil, l[0].errorf("%s=%s: want KEY=VALUE@TOPOLOGYKEY", key, text)
+			l[0].bad("%s=%s: want KEY=VALUE@TOPOLOGYKEY", key, text)
 		}
-		return []v1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}, TopologyKey: topology}}, nil
+		return []v1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}, TopologyKey: topology}}
 	}
 	if text := l.text("affinity", ""); text != "" {
-		t, err := term("affinity", text)
-		if err != nil {
-			return err
-		}
-		affinity(p).PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: t}
+		affinity(p).PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term("affinity", text)}
 	}
 	if text := l.text("antiaffinity", ""); text != "" {
-		t, err := term("antiaffinity", text)
-		if err != nil {
-			return err
-		}
-		affinity(p).PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: t}
+		affinity(p).PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term("antiaffinity", text)}
 	}
 	for _, text := range l.all("prefer") {
 		number, rest, _ := strings.Cut(text, ":")
 		weight, err := strconv.ParseInt(number, 10, 32)
 		if err != nil || weight == 0 {
-			return l[0].errorf("prefer=%s: want WEIGHT:KEY=VALUE@TOPOLOGYKEY, the weight negative for what is avoided", text)
+			l[0].bad("prefer=%s: want WEIGHT:KEY=VALUE@TOPOLOGYKEY, the weight negative for what is avoided", text)
 		}
-		t, err := term("prefer", rest)
-		if err != nil {
-			return err
-		}
+		t := term("prefer", rest)
 		if a := affinity(p); weight > 0 {
 			if a.PodAffinity == nil {
 				a.PodAffinity = &v1.PodAffinity{}
@@ -599,7 +473,7 @@ func social(p *v1.Pod, l layers) error {
 		skew, topology, ok := strings.Cut(text, "@")
 		n, err := strconv.ParseInt(skew, 10, 32)
 		if !ok || err != nil {
-			return l[0].errorf("spread=%s: want MAXSKEW@TOPOLOGYKEY", text)
+			l[0].bad("spread=%s: want MAXSKEW@TOPOLOGYKEY", text)
 		}
 		own := map[string]string{}
 		for k, v := range p.Labels { // order: a set
@@ -612,7 +486,6 @@ func social(p *v1.Pod, l layers) error {
 			LabelSelector: &metav1.LabelSelector{MatchLabels: own},
 		}}
 	}
-	return nil
 }
 
 func affinity(p *v1.Pod) *v1.Affinity {

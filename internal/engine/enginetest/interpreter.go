@@ -64,38 +64,40 @@ func (in *interpreter) run(ss []statement) (string, error) {
 			continue
 		}
 		s := ss[i]
-		s.read = map[string]bool{}
-		if do, ok := in.commands[s.verb]; ok {
-			if err := do(&s); err != nil {
-				return in.out.String(), err
-			}
-			continue
+		s.anew()
+		do, ok := in.commands[s.verb]
+		if !ok {
+			do = in.make
 		}
-		known, err := in.make(&s)
-		if err != nil {
+		if err := s.carriedOut(do); err != nil {
 			return in.out.String(), err
-		}
-		if !known {
-			return in.out.String(), s.errorf("no statement or command has this name")
 		}
 	}
 	return in.out.String(), nil
 }
 
-// make applies the objects of a statement.
-func (in *interpreter) make(s *statement) (bool, error) {
-	in.compile.now = in.backend.Now()
-	for i := range s.parts {
-		s.parts[i].read = map[string]bool{}
+// carriedOut does what the statement says, and returns what is wrong with it before what came of it.
+func (s *statement) carriedOut(do func(*statement) error) error {
+	if err := do(s); s.fault == nil {
+		return err
 	}
+	return s.fault
+}
+
+// make applies the objects of a statement.
+func (in *interpreter) make(s *statement) error {
+	in.compile.now = in.backend.Now()
 	objects, known, err := in.compile.objects(s)
-	if err != nil || !known {
-		return known, err
+	if err != nil {
+		return err
+	}
+	if !known {
+		return s.errorf("no statement or command has this name")
 	}
 	if len(s.words) > 0 {
 		in.written[s.verb+" "+s.words[0]] = *s
 	}
-	return true, in.apply(objects)
+	return in.apply(objects)
 }
 
 func (in *interpreter) apply(objects []Object) error {
@@ -151,9 +153,7 @@ func (in *interpreter) edit(s *statement) error {
 	}
 	next := old.with(s)
 	in.compile.now = in.backend.Now()
-	for i := range next.parts {
-		next.parts[i].read = map[string]bool{}
-	}
+	next.anew()
 	objects, _, err := in.compile.objects(&next)
 	if err != nil {
 		return err
@@ -166,8 +166,8 @@ func (in *interpreter) edit(s *statement) error {
 			}
 		}
 		o.SetCreationTimestamp(metav1.Time{}) // keep the age it has
-		if err := in.backend.Apply(o); err != nil {
-			return fmt.Errorf("applying %s: %w", key(o), err)
+		if err := in.apply([]Object{o}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -242,6 +242,14 @@ func (in *interpreter) eachPod(s *statement, change func(*v1.Pod)) error {
 	if len(words) > 1 && (words[0] == "pod" || words[0] == "gang") {
 		words = words[1:]
 	}
+	return in.visit(s, words, func(p *v1.Pod) error {
+		change(p)
+		return in.apply([]Object{p})
+	})
+}
+
+// visit does something to every pod that words name.
+func (in *interpreter) visit(s *statement, words []string, do func(*v1.Pod) error) error {
 	for _, w := range words {
 		pods, err := in.pods(w)
 		if err != nil {
@@ -251,9 +259,8 @@ func (in *interpreter) eachPod(s *statement, change func(*v1.Pod)) error {
 			return s.errorf("there is no pod or gang %s", w)
 		}
 		for _, p := range pods {
-			change(p)
-			if err := in.backend.Apply(p); err != nil {
-				return fmt.Errorf("applying %s: %w", key(p), err)
+			if err := do(p); err != nil {
+				return err
 			}
 		}
 	}
@@ -262,10 +269,7 @@ func (in *interpreter) eachPod(s *statement, change func(*v1.Pod)) error {
 
 // release deletes pods with a grace, 30 s unless given: their room is being given back until the next settle.
 func (in *interpreter) release(s *statement) error {
-	grace, stated, err := s.duration("grace")
-	if err != nil {
-		return err
-	}
+	grace, stated := s.duration("grace")
 	if !stated {
 		grace = 30 * time.Second
 	}
@@ -315,10 +319,7 @@ func (in *interpreter) usage(s *statement) error {
 	if !ok {
 		return s.errorf("this backend measures usage itself: the scenario needs the engine")
 	}
-	name, err := s.name()
-	if err != nil {
-		return err
-	}
+	name := s.name()
 	if name == "none" {
 		in.used = nil
 		b.Usage(cluster.UsageState{})
@@ -346,10 +347,7 @@ func (in *interpreter) use(s *statement) error {
 	if !ok {
 		return s.errorf("this backend measures nothing: the scenario needs the engine")
 	}
-	name, err := s.name()
-	if err != nil {
-		return err
-	}
+	name := s.name()
 	if len(s.words) > 1 && s.words[1] == "none" {
 		b.Use(name, nil)
 		return nil
@@ -393,58 +391,21 @@ func (in *interpreter) promise(s *statement) error {
 		return s.errorf("this backend keeps its own promises")
 	}
 	node := s.text("to", "")
-	for _, w := range s.words {
-		pods, err := in.pods(w)
-		if err != nil {
-			return err
-		}
-		if len(pods) == 0 {
-			return s.errorf("there is no pod or gang %s", w)
-		}
-		for _, p := range pods {
-			if err := b.Promise(p, node); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return in.visit(s, s.words, func(p *v1.Pod) error { return b.Promise(p, node) })
 }
 
 func (in *interpreter) bindfail(s *statement) error {
-	d, stated, err := s.duration("for")
-	if err != nil {
-		return err
-	}
+	d, stated := s.duration("for")
 	if !stated {
 		d = postponement
 	}
-	name, err := s.name()
-	if err != nil {
-		return err
-	}
-	pods, err := in.pods(name)
-	if err != nil {
-		return err
-	}
-	if len(pods) == 0 {
-		return s.errorf("there is no pod or gang %s", name)
-	}
-	for _, p := range pods {
-		if err := in.backend.RejectBind(p, d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return in.visit(s, []string{s.name()}, func(p *v1.Pod) error { return in.backend.RejectBind(p, d) })
 }
 
 func (in *interpreter) advance(s *statement) error {
-	name, err := s.name()
+	d, err := time.ParseDuration(s.name())
 	if err != nil {
-		return err
-	}
-	d, err := time.ParseDuration(name)
-	if err != nil {
-		return s.errorf("%q: want a duration such as 30s", name)
+		return s.errorf("%q: want a duration such as 30s", s.name())
 	}
 	return in.backend.Advance(d)
 }
@@ -465,8 +426,8 @@ func (in *interpreter) eachNode(s *statement, change func(*v1.Node)) error {
 			return s.errorf("there is no node %s", w)
 		}
 		change(nodes[i])
-		if err := in.backend.Apply(nodes[i]); err != nil {
-			return fmt.Errorf("applying %s: %w", key(nodes[i]), err)
+		if err := in.apply([]Object{nodes[i]}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -28,14 +28,13 @@ func (o *Options) KubeBatchFace() dialect.KubeBatch {
 }
 
 // inKubeBatchs returns the objects of a gang statement as a user of kube-batch's would have made them.
-func inKubeBatchs(s *statement, objects []Object) ([]Object, error) {
+func inKubeBatchs(s *statement, objects []Object) (out []Object) {
 	sigs, shadow, least := s.flag("sigs"), s.flag("shadow"), int32(0)
-	var out []Object
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *v2alpha2.PodGroup:
 			if len(o.Spec.SubGroups) > 0 {
-				return nil, s.errorf("a gang of kube-batch's has no sets")
+				s.bad("a gang of kube-batch's has no sets")
 			}
 			spec := v1alpha1.PodGroupSpec{Queue: o.Spec.Queue, PriorityClassName: o.Spec.PriorityClassName}
 			if o.Spec.MinMember != nil {
@@ -66,7 +65,7 @@ func inKubeBatchs(s *statement, objects []Object) ([]Object, error) {
 			out = append(out, o)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // kubeBatchFields are the fields of kube-batch's objects that decide something.

@@ -58,8 +58,7 @@ func placementFields() []field {
 			}
 		}),
 		on("ResourceSlice.spec.nodeName", func(s *resourcev1.ResourceSlice) {
-			yes := true
-			s.Spec.NodeName, s.Spec.AllNodes = nil, &yes
+			s.Spec.NodeName, s.Spec.AllNodes = nil, new(true)
 		}),
 		on("ResourceClaim.metadata.labels["+keys.QueueLabel+"]", func(c *resourcev1.ResourceClaim) { delete(c.Labels, keys.QueueLabel) }),
 		on("ResourceClaim.spec.devices.requests", func(c *resourcev1.ResourceClaim) { c.Spec.Devices.Requests = nil }),

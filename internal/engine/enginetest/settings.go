@@ -74,10 +74,7 @@ func (o *Options) configured() (engine.Profile, error) {
 	s := profile.Shard{Plugins: map[string]profile.Override{}, Actions: map[string]profile.Override{}}
 	for i := range o.Shard {
 		st := &o.Shard[i]
-		name, err := st.name()
-		if err != nil {
-			return engine.Profile{}, err
-		}
+		name := st.name()
 		switch st.verb {
 		case "gpu":
 			s.GPUStrategy = name
@@ -86,28 +83,25 @@ func (o *Options) configured() (engine.Profile, error) {
 		case "k-value":
 			k, err := strconv.ParseFloat(name, 64)
 			if err != nil {
-				return engine.Profile{}, st.errorf("%q: want a number", name)
+				st.bad("%q: want a number", name)
 			}
 			s.KValue = &k
 		case "usage":
 			s.Usage = &kaiv1.UsageDBConfig{ClientType: name}
 		case "depth":
-			s.QueueDepth, err = depth(st, s.QueueDepth)
+			s.QueueDepth = depth(st, s.QueueDepth)
 		case "preempt-min-runtime":
 			s.PreemptMinRuntime = name
 		case "reclaim-min-runtime":
 			s.ReclaimMinRuntime = name
 		case "plugin":
-			s.Plugins[name], err = override(st)
+			s.Plugins[name] = override(st)
 		case "action":
-			s.Actions[name], err = override(st)
+			s.Actions[name] = override(st)
 		default:
-			err = st.errorf("a shard has gpu, cpu, k-value, usage, depth, preempt-min-runtime, reclaim-min-runtime, plugin and action")
+			st.bad("a shard has gpu, cpu, k-value, usage, depth, preempt-min-runtime, reclaim-min-runtime, plugin and action")
 		}
-		if err == nil {
-			err = st.done()
-		}
-		if err != nil {
+		if err := st.done(); err != nil {
 			return engine.Profile{}, err
 		}
 	}
@@ -115,38 +109,33 @@ func (o *Options) configured() (engine.Profile, error) {
 }
 
 // depth reads: depth ACTION N.
-func depth(s *statement, so map[string]int) (map[string]int, error) {
+func depth(s *statement, so map[string]int) map[string]int {
 	if len(s.words) != 2 {
-		return nil, s.errorf("want depth ACTION N")
+		s.bad("want depth ACTION N")
+		return nil
 	}
 	n, err := strconv.Atoi(s.words[1])
 	if err != nil {
-		return nil, s.errorf("%q: want a whole number", s.words[1])
+		s.bad("%q: want a whole number", s.words[1])
 	}
 	s.read[s.words[1]] = true
 	if so == nil {
 		so = map[string]int{}
 	}
 	so[s.words[0]] = n
-	return so, nil
+	return so
 }
 
 // override reads: plugin NAME [on|off] [priority=N] [arg.KEY=VALUE]…
-func override(s *statement) (profile.Override, error) {
-	var o profile.Override
-	on, off := true, false
+func override(s *statement) (o profile.Override) {
 	switch {
 	case s.flag("off"):
-		o.Enabled = &off
+		o.Enabled = new(false)
 	case s.flag("on"):
-		o.Enabled = &on
+		o.Enabled = new(true)
 	}
 	if s.has("priority") {
-		p, err := s.int("priority", 0)
-		if err != nil {
-			return o, err
-		}
-		o.Priority = &p
+		o.Priority = new(s.int("priority", 0))
 	}
 	for _, a := range s.attrs {
 		if k, ok := strings.CutPrefix(a.key, "arg."); ok {
@@ -157,5 +146,5 @@ func override(s *statement) (profile.Override, error) {
 			s.read[a.key] = true
 		}
 	}
-	return o, nil
+	return o
 }

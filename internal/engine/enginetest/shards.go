@@ -20,9 +20,9 @@ func newShards(o Options, m Mutation, extend Extension) (*Engine, error) {
 	var all []*Engine
 	for i := range o.Shards {
 		s := &o.Shards[i]
-		name, err := s.name()
-		if err != nil {
-			return nil, err
+		name := s.name()
+		if s.fault != nil {
+			return nil, s.fault
 		}
 		if s.verb != "shard" || len(s.words) > 1 || len(s.attrs) > 0 {
 			return nil, s.errorf("want shard NAME, and its settings indented below it")
@@ -33,7 +33,7 @@ func newShards(o Options, m Mutation, extend Extension) (*Engine, error) {
 		one := o
 		one.Shards, one.Shard = nil, s.parts
 		for k := range one.Shard {
-			one.Shard[k].read = map[string]bool{}
+			one.Shard[k].anew()
 		}
 		m.Options = nil // has been applied
 		e, err := NewEngine(&one, m, extend)
@@ -86,11 +86,7 @@ func (in *interpreter) each(s *statement) error {
 		one := s.of(shard.pool)
 		in.backend = shard
 		if !command {
-			known, err := in.make(&one)
-			if err == nil && !known {
-				err = one.errorf("no statement or command has this name")
-			}
-			if err != nil {
+			if err := one.carriedOut(in.make); err != nil {
 				return err
 			}
 			if !s.names(placeholder) {
@@ -99,7 +95,7 @@ func (in *interpreter) each(s *statement) error {
 			continue
 		}
 		in.out.Reset()
-		if err := do(&one); err != nil {
+		if err := one.carriedOut(do); err != nil {
 			return fmt.Errorf("shard %s: %w", shard.pool, err)
 		}
 		answers = append(answers, in.out.String())

@@ -17,17 +17,14 @@ import (
 // gangs alone: basic (the policy), all (disrupted all together), layout=LABEL (a topology constraint), never (preemptionPolicy), unlabelled (the group names no queue), in=COMPOSITE (its parent), ofgroup (its claims are the group's).
 
 // inUpstreams returns the objects of a gang statement as a user of Kubernetes' own groups would have made them.
-func inUpstreams(s *statement, objects []Object) ([]Object, error) {
+func inUpstreams(s *statement, objects []Object) []Object {
 	queue := s.text("queue", "")
 	var pg *schedulingv1beta1.PodGroup
 	var pods []*v1.Pod
 	for i, o := range objects {
 		switch o := o.(type) {
 		case *v2alpha2.PodGroup:
-			var err error
-			if pg, err = upstreamGroup(s, o); err != nil {
-				return nil, err
-			}
+			pg = upstreamGroup(s, o)
 			objects[i] = pg
 		case *v1.Pod:
 			intoUpstream(o, o.Annotations[kai.PodGroupAnnotation], queue)
@@ -39,10 +36,10 @@ func inUpstreams(s *statement, objects []Object) ([]Object, error) {
 			pg.Spec.ResourceClaims = append(pg.Spec.ResourceClaims, schedulingv1beta1.PodGroupResourceClaim{Name: c.Name, ResourceClaimName: c.ResourceClaimName, ResourceClaimTemplateName: c.ResourceClaimTemplateName})
 		}
 	}
-	return objects, nil
+	return objects
 }
 
-func upstreamGroup(s *statement, o *v2alpha2.PodGroup) (*schedulingv1beta1.PodGroup, error) {
+func upstreamGroup(s *statement, o *v2alpha2.PodGroup) *schedulingv1beta1.PodGroup {
 	pg := &schedulingv1beta1.PodGroup{ObjectMeta: o.ObjectMeta}
 	pg.Labels, pg.Annotations = map[string]string{}, map[string]string{}
 	pg.Spec.PriorityClassName = o.Spec.PriorityClassName
@@ -55,7 +52,8 @@ func upstreamGroup(s *statement, o *v2alpha2.PodGroup) (*schedulingv1beta1.PodGr
 	least, sum, sets := int32(1), int32(0), ""
 	for _, set := range o.Spec.SubGroups {
 		if set.Parent != nil || set.MinMember == nil {
-			return nil, s.errorf("the sets of a gang of Kubernetes' own are its subgroups: they have no parents")
+			s.bad("the sets of a gang of Kubernetes' own are its subgroups: they have no parents")
+			return pg
 		}
 		if sets != "" {
 			sets += ","
@@ -81,14 +79,13 @@ func upstreamGroup(s *statement, o *v2alpha2.PodGroup) (*schedulingv1beta1.PodGr
 		pg.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
 	}
 	if s.flag("never") {
-		never := schedulingv1beta1.PreemptNever
-		pg.Spec.PreemptionPolicy = &never
+		pg.Spec.PreemptionPolicy = new(schedulingv1beta1.PreemptNever)
 	}
 	if key := s.text("layout", ""); key != "" {
 		pg.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: key}}}
 	}
 	pg.Spec.ParentCompositePodGroupName = parent(s)
-	return pg, nil
+	return pg
 }
 
 // parent is what in= names, nil for nothing.
@@ -100,25 +97,12 @@ func parent(s *statement) *string {
 }
 
 // composite makes a CompositePodGroup: "composite NAME [in=PARENT] groups=MINIMUM|basic [queue=NAME] [layout=LABEL] [priority=NUMBER|CLASS] [all] [never] [preemptible|nonpreemptible]".
-func (c *compiler) composite(s *statement) ([]Object, error) {
-	full, err := s.name()
-	if err != nil {
-		return nil, err
-	}
+func (c *compiler) composite(s *statement) []Object {
 	made := &v2alpha2.PodGroup{} // for the words that all gangs have
-	if made.CreationTimestamp, err = c.created(s); err != nil {
-		return nil, err
-	}
-	out, err := c.podGroupSpec(s, made)
-	if err != nil {
-		return nil, err
-	}
-	least, err := s.int("groups", 1)
-	if err != nil {
-		return nil, err
-	}
+	made.CreationTimestamp = c.created(s)
+	out, least := c.podGroupSpec(s, made), s.int("groups", 1)
 	o := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: made.ObjectMeta}
-	o.Namespace, o.Name = splitName(full)
+	o.Namespace, o.Name = splitName(s.name())
 	o.Labels = map[string]string{}
 	if made.Spec.Queue != "" {
 		o.Labels[keys.QueueLabel] = made.Spec.Queue
@@ -136,13 +120,12 @@ func (c *compiler) composite(s *statement) ([]Object, error) {
 		o.Spec.DisruptionMode = &schedulingv1alpha3.CompositeDisruptionMode{All: &schedulingv1alpha3.AllCompositeDisruptionMode{}}
 	}
 	if s.flag("never") {
-		never := schedulingv1alpha3.PreemptNever
-		o.Spec.PreemptionPolicy = &never
+		o.Spec.PreemptionPolicy = new(schedulingv1alpha3.PreemptNever)
 	}
 	if key := s.text("layout", ""); key != "" {
 		o.Spec.SchedulingConstraints = &schedulingv1alpha3.CompositePodGroupSchedulingConstraints{Topology: []schedulingv1alpha3.TopologyConstraint{{Key: key}}}
 	}
-	return append(out, o), nil
+	return append(out, o)
 }
 
 // intoUpstream has a pod name a group in spec.schedulingGroup, and not by KAI's annotation, and its queue by the label.

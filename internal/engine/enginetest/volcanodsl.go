@@ -38,7 +38,7 @@ func (o *Options) NodeShards() nodeshards.Sharding {
 }
 
 // inVolcanos returns the objects of a gang statement as a user of Volcano's would have made them.
-func inVolcanos(s *statement, objects []Object) ([]Object, error) {
+func inVolcanos(s *statement, objects []Object) []Object {
 	for i, o := range objects {
 		switch o := o.(type) {
 		case *v2alpha2.PodGroup:
@@ -49,7 +49,8 @@ func inVolcanos(s *statement, objects []Object) ([]Object, error) {
 			}
 			for _, set := range o.Spec.SubGroups {
 				if set.Parent != nil || set.MinMember == nil {
-					return nil, s.errorf("the sets of a gang of Volcano's are its tasks: they have no parents")
+					s.bad("the sets of a gang of Volcano's are its tasks: they have no parents")
+					return nil
 				}
 				if pg.Spec.MinTaskMember == nil {
 					pg.Spec.MinTaskMember = map[string]int32{}
@@ -60,9 +61,7 @@ func inVolcanos(s *statement, objects []Object) ([]Object, error) {
 			if o.Spec.MinSubGroup != nil { // min= beside sets
 				pg.Spec.MinMember = *o.Spec.MinSubGroup
 			}
-			if err := admission(s, pg); err != nil {
-				return nil, err
-			}
+			admission(s, pg)
 			pg.Spec.NetworkTopology = network(s)
 			objects[i] = pg
 		case *v1.Pod:
@@ -75,7 +74,7 @@ func inVolcanos(s *statement, objects []Object) ([]Object, error) {
 			}
 		}
 	}
-	return objects, nil
+	return objects
 }
 
 // network is what within=TIER (a number or a name: hard), or soft, asks of HyperNodes; nil for neither.
@@ -97,14 +96,14 @@ func network(s *statement) *v1beta1.NetworkTopologySpec {
 }
 
 // admission fills what bears on whether a PodGroup is admitted: asks=RESOURCE:AMOUNT[,…] is minResources, sla=DURATION how long it waits at most.
-func admission(s *statement, pg *v1beta1.PodGroup) error {
+func admission(s *statement, pg *v1beta1.PodGroup) {
 	if s.has("asks") {
 		list := v1.ResourceList{}
 		for _, one := range strings.Split(s.text("asks", ""), ",") {
 			name, amount, _ := strings.Cut(one, ":")
 			q, err := resource.ParseQuantity(amount)
 			if err != nil {
-				return s.errorf("asks=%s: want RESOURCE:AMOUNT", one)
+				s.bad("asks=%s: want RESOURCE:AMOUNT", one)
 			}
 			list[v1.ResourceName(name)] = q
 		}
@@ -113,7 +112,6 @@ func admission(s *statement, pg *v1beta1.PodGroup) error {
 	if wait := s.text("sla", ""); wait != "" {
 		pg.Annotations = map[string]string{keys.SLAWaitingTime: wait}
 	}
-	return nil
 }
 
 // groupOf is the name of the PodGroup that a pod names, of whichever face; "" for none.

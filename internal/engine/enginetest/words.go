@@ -16,6 +16,7 @@ type statement struct {
 	attrs []attr
 	parts []statement
 	read  map[string]bool // keys and flags that were asked for
+	fault error           // the first thing found wrong with it, which done returns
 }
 
 type attr struct{ key, value string }
@@ -86,15 +87,25 @@ func splitWords(line string) ([]string, error) {
 }
 
 // name takes the first plain word.
-func (s *statement) name() (string, error) {
+func (s *statement) name() string {
 	if len(s.words) == 0 {
-		return "", s.errorf("needs a name")
+		s.bad("needs a name")
+		return ""
 	}
-	return s.words[0], nil
+	return s.words[0]
 }
 
 func (s *statement) errorf(format string, args ...any) error {
 	return fmt.Errorf("line %d: %s: %s", s.line, s.verb, fmt.Sprintf(format, args...))
+}
+
+// bad notes what is wrong with the statement.
+func (s *statement) bad(format string, args ...any) { s.note(s.errorf(format, args...)) }
+
+func (s *statement) note(err error) {
+	if s.fault == nil {
+		s.fault = err
+	}
 }
 
 // flag says whether the plain word is there, after the name.
@@ -125,43 +136,55 @@ func (s *statement) text(key, missing string) string {
 
 func (s *statement) has(key string) bool { return len(s.all(key)) > 0 }
 
-func (s *statement) int(key string, missing int) (int, error) {
+func (s *statement) int(key string, missing int) int {
 	v := s.text(key, "")
 	if v == "" {
-		return missing, nil
+		return missing
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {
-		return 0, s.errorf("%s=%s: want a whole number", key, v)
+		s.bad("%s=%s: want a whole number", key, v)
 	}
-	return n, nil
+	return n
 }
 
-func (s *statement) duration(key string) (time.Duration, bool, error) {
+// int32 is int for a field of an object.
+func (s *statement) int32(key string, missing int) *int32 { return new(int32(s.int(key, missing))) }
+
+func (s *statement) duration(key string) (d time.Duration, stated bool) {
 	v := s.text(key, "")
 	if v == "" {
-		return 0, false, nil
+		return 0, false
 	}
 	d, err := time.ParseDuration(v)
 	if err != nil {
-		return 0, false, s.errorf("%s=%s: want a duration such as 90s or 2h", key, v)
+		s.bad("%s=%s: want a duration such as 90s or 2h", key, v)
 	}
-	return d, true, nil
+	return d, true
 }
 
-// done refuses words that nothing asked for, so that a typing error cannot make a scenario pass.
+// done returns what is wrong with the statement, if anything is. It refuses words that nothing asked for, so that a typing error cannot
+// make a scenario pass.
 func (s *statement) done() error {
 	for _, a := range s.attrs {
 		if !s.read[a.key] {
-			return s.errorf("does not know %s=%s", a.key, a.value)
+			s.bad("does not know %s=%s", a.key, a.value)
 		}
 	}
 	for i, w := range s.words {
 		if i > 0 && !s.read[w] {
-			return s.errorf("does not know the word %q", w)
+			s.bad("does not know the word %q", w)
 		}
 	}
-	return nil
+	return s.fault
+}
+
+// anew is a statement of which nothing was asked yet.
+func (s *statement) anew() {
+	s.read, s.fault = map[string]bool{}, nil
+	for i := range s.parts {
+		s.parts[i].anew()
+	}
 }
 
 // with returns s with the attributes and words of o laid over it.

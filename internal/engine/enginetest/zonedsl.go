@@ -21,14 +21,15 @@ import (
 
 // zones makes what a node says of its NUMA zones: zones=2 policy=restricted scope=pod. Its CPUs, memory and devices are
 // split evenly; what is left over goes to the first zones. nil for a node that says nothing.
-func zones(s *statement, n *v1.Node) (*topologyv1alpha2.NodeResourceTopology, error) {
-	count, err := s.int("zones", 0)
+func zones(s *statement, n *v1.Node) *topologyv1alpha2.NodeResourceTopology {
+	count := s.int("zones", 0)
 	policy, scope := s.text("policy", string(cluster.ZonesSingle)), s.text("scope", string(cluster.PerContainer))
-	if err != nil || count == 0 {
-		return nil, err
-	}
 	if count < 0 || count > cluster.MaxZones {
-		return nil, s.errorf("zones=%d: want 1 to %d", count, cluster.MaxZones)
+		s.bad("zones=%d: want 1 to %d", count, cluster.MaxZones)
+		return nil
+	}
+	if count == 0 {
+		return nil
 	}
 	t := &topologyv1alpha2.NodeResourceTopology{}
 	t.Name, t.CreationTimestamp = n.Name, n.CreationTimestamp
@@ -49,18 +50,18 @@ func zones(s *statement, n *v1.Node) (*topologyv1alpha2.NodeResourceTopology, er
 		}
 		t.Zones = append(t.Zones, zone)
 	}
-	return t, nil
+	return t
 }
 
 func zoneName(i int) string { return "node-" + strconv.Itoa(i) }
 
 // align reads what a pod has of NUMA zones: guaranteed (its limits are what it asks for; so it asks for memory, too), and of
 // a pod on a node zone=0, by which the node has told that all it needs is in that zone.
-func align(p *v1.Pod, l layers) error {
+func align(p *v1.Pod, l layers) {
 	r := &p.Spec.Containers[0].Resources
 	if l.flag("guaranteed") {
 		if _, ok := r.Requests[v1.ResourceCPU]; !ok {
-			return l[0].errorf("a guaranteed pod says how much cpu= it needs")
+			l[0].bad("a guaranteed pod says how much cpu= it needs")
 		}
 		if _, ok := r.Requests[v1.ResourceMemory]; !ok {
 			r.Requests[v1.ResourceMemory] = resource.MustParse("1Mi")
@@ -69,11 +70,11 @@ func align(p *v1.Pod, l layers) error {
 	}
 	text := l.text("zone", "")
 	if text == "" {
-		return nil
+		return
 	}
 	zone, err := strconv.Atoi(text)
 	if err != nil || zone < 0 || zone >= cluster.MaxZones {
-		return l[0].errorf("zone=%s: want the number of a zone", text)
+		l[0].bad("zone=%s: want the number of a zone", text)
 	}
 	amount := v1.ResourceList{}
 	for _, need := range core.Needs(p) {
@@ -83,7 +84,7 @@ func align(p *v1.Pod, l layers) error {
 			amount[name] = sum
 		}
 	}
-	return setZones(p, keys.NUMAObservedAnnotation, []v1alpha2.NUMAZonePlacement{{Zone: zoneName(zone), Amount: amount}})
+	l[0].note(setZones(p, keys.NUMAObservedAnnotation, []v1alpha2.NUMAZonePlacement{{Zone: zoneName(zone), Amount: amount}}))
 }
 
 // setZones writes on a pod what it has of NUMA zones.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
@@ -431,6 +433,34 @@ func (a Arguments) Whole(name string, otherwise, most int64) (int64, error) {
 		return 0, fmt.Errorf("argument %q is %.40q; it must be a whole number from 0 to %d", name, text, most)
 	}
 	return n, nil
+}
+
+// Dimension is that of a resource as Volcano's files name it.
+func Dimension(dims cluster.Dims, name string) (int, bool) {
+	if name == "nvidia.com/gpu" {
+		return cluster.GPU, true
+	}
+	return dims.Index(name)
+}
+
+// Tolerates says whether one of the tolerations covers the taint, by kube-scheduler's rule: the effect is the same or none is said, likewise
+// the key, none only with Exists, and the value is the same, but with Exists. An operator this code does not know tolerates nothing.
+func Tolerates(by []v1.Toleration, taint *v1.Taint) bool {
+	for k := range by {
+		t := &by[k]
+		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+			continue
+		}
+		switch t.Operator {
+		case v1.TolerationOpExists:
+			return true
+		case "", v1.TolerationOpEqual:
+			if t.Key != "" && t.Value == taint.Value {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // First orders by a yes: the one for which it holds goes first.

@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -50,11 +51,7 @@ func (q *search) accept() []*ledger.QueueLedger {
 			taken[v.Leaf] = r
 		}
 	}
-	leaves := make([]*ledger.QueueLedger, 0, len(taken))
-	for leaf := range taken { // order: sorted below
-		leaves = append(leaves, leaf)
-	}
-	slices.SortFunc(leaves, func(a, b *ledger.QueueLedger) int { return strings.Compare(a.Name, b.Name) })
+	leaves := slices.SortedFunc(maps.Keys(taken), func(a, b *ledger.QueueLedger) int { return strings.Compare(a.Name, b.Name) })
 	record.Shares = q.shares(leaves, taken)
 	if len(record.Victims) == 0 {
 		record = nil // room that others had to leave already

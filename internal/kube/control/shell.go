@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,14 +86,6 @@ func (c *Controller[K, W]) Once(key K, about client.Object, n *Note) {
 	}
 }
 
-// Keys are the keys as due at once.
-func Keys[K comparable](keys ...K) (out []Due[K]) {
-	for _, k := range keys {
-		out = append(out, Due[K]{Key: k})
-	}
-	return out
-}
-
 // StatusPatch is the JSON patch that makes the status of the object of that UID what is given. It is for a status that one controller writes alone.
 func StatusPatch(uid types.UID, status any) ([]byte, error) {
 	body, err := json.Marshal([]map[string]any{{"op": "test", "path": "/metadata/uid", "value": uid}, {"op": "add", "path": "/status", "value": status}})
@@ -100,4 +93,34 @@ func StatusPatch(uid types.UID, status any) ([]byte, error) {
 		return nil, fmt.Errorf("encode a status: %w", err)
 	}
 	return body, nil
+}
+
+// Keys are the keys as due at once.
+func Keys[K comparable](keys ...K) []Due[K] { return After(0, keys...) }
+
+// After are the keys as due after a time.
+func After[K comparable](after time.Duration, keys ...K) (out []Due[K]) {
+	for _, k := range keys {
+		out = append(out, Due[K]{k, after})
+	}
+	return out
+}
+
+// If is the key as due after a time, if there is news of it.
+func If[K comparable](news bool, key K, after time.Duration) []Due[K] {
+	if !news {
+		return nil
+	}
+	return After(after, key)
+}
+
+// Named is the object of a kind that a key names; it is an About.
+func Named[T any, P interface {
+	*T
+	client.Object
+}](k types.NamespacedName) client.Object {
+	o := P(new(T))
+	o.SetNamespace(k.Namespace)
+	o.SetName(k.Name)
+	return o
 }

@@ -43,14 +43,9 @@ func (o *objects) GetByKey(key string) (any, bool, error) {
 // same in every run.
 func (o *objects) List() []any {
 	if o.list == nil && len(o.all) > 0 {
-		keys := make([]string, 0, len(o.all))
-		for key := range o.all { // order: sorted below
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
-		o.list = make([]any, len(keys))
-		for i, key := range keys {
-			o.list[i] = o.all[key]
+		o.list = make([]any, 0, len(o.all))
+		for _, key := range slices.Sorted(maps.Keys(o.all)) {
+			o.list = append(o.list, o.all[key])
 		}
 	}
 	return o.list
@@ -72,9 +67,7 @@ func (o *objects) AddIndexers(more cache.Indexers) error {
 	if o.indexers == nil {
 		o.indexers, o.indices = cache.Indexers{}, map[string]map[string][]any{}
 	}
-	for name, f := range more { // order: a set
-		o.indexers[name] = f
-	}
+	maps.Copy(o.indexers, more)
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Options say whose items are, and how they are tried again.
@@ -82,11 +84,7 @@ func (q *queue[T]) push(item T) {
 	}
 	q.waiting[item] = struct{}{}
 	name := q.tenant(item)
-	l := q.lines[name]
-	if l == nil {
-		l = &line[T]{tenant: name}
-		q.lines[name] = l
-	}
+	l := entry.Or(q.lines, name, func() *line[T] { return &line[T]{tenant: name} })
 	if len(l.items) == 0 {
 		q.ring.PushBack(l)
 	}

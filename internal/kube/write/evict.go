@@ -30,8 +30,7 @@ func Within(pod *v1.Pod, most time.Duration) []int64 {
 // itself writes the condition DisruptionTarget, and would overwrite anybody else's. The pod has its own grace period, or as many
 // seconds as within says, if it says anything.
 func (k *Kit) Evict(ctx context.Context, pod *v1.Pod, within ...int64) (Result, error) {
-	uid := pod.UID
-	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(pod.UID)}}
 	for i := range within {
 		options.GracePeriodSeconds = &within[i]
 	}
@@ -45,8 +44,7 @@ func (k *Kit) Evict(ctx context.Context, pod *v1.Pod, within ...int64) (Result, 
 
 // Delete deletes the object of this namespace, name and UID; a pod within its own grace period, or as Evict.
 func (k *Kit) Delete(ctx context.Context, obj client.Object, within ...int64) (Result, error) {
-	uid := obj.GetUID()
-	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
+	options := []client.DeleteOption{client.Preconditions{UID: new(obj.GetUID())}}
 	for _, s := range within {
 		options = append(options, client.GracePeriodSeconds(s))
 	}

@@ -2,10 +2,13 @@ package write
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -154,10 +157,15 @@ func otherUID(err error) bool {
 	if !ok || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
 		return false
 	}
-	for _, cause := range status.Status().Details.Causes {
-		if cause.Field != "metadata.uid" {
-			return false
-		}
+	return !slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "metadata.uid" })
+}
+
+// Body is a patch as it is sent. What patches are made of, texts, numbers, types of the API, lists and maps of them, always has a JSON
+// form: that v has none is a defect.
+func Body(v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("a patch has no JSON form: %v", err))
 	}
-	return true
+	return body
 }

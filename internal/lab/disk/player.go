@@ -3,7 +3,9 @@ package disk
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,10 +180,5 @@ func (p *player) node(ctx context.Context, n *corev1.Node) error {
 }
 
 func (p *player) sorted() []*lab.Storage {
-	out := make([]*lab.Storage, 0, len(p.classes))
-	for _, s := range p.classes {
-		out = append(out, s)
-	}
-	slices.SortFunc(out, func(a, b *lab.Storage) int { return slices.Compare([]string{a.Name}, []string{b.Name}) })
-	return out
+	return slices.SortedFunc(maps.Values(p.classes), func(a, b *lab.Storage) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
@@ -60,12 +62,7 @@ func (s shortage) message() string {
 }
 
 func (n *node) lacks(req amounts) (shortage, bool) {
-	names := make([]corev1.ResourceName, 0, len(req))
-	for name := range req {
-		names = append(names, name)
-	}
-	sort.Slice(names, func(i, j int) bool { return rank(names[i]) < rank(names[j]) })
-	for _, name := range names {
+	for _, name := range slices.SortedFunc(maps.Keys(req), func(a, b corev1.ResourceName) int { return strings.Compare(rank(a), rank(b)) }) {
 		if v := req[name]; v > 0 && n.used[name]+v > n.allocatable[name] {
 			return shortage{name, v, n.used[name], n.allocatable[name]}, true
 		}

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -151,9 +152,7 @@ func configMapFiles(files map[string][]byte, name string, items []corev1.KeyToPa
 	for key, value := range m.Data { // order: into a map
 		content[key] = []byte(value)
 	}
-	for key, value := range m.BinaryData { // order: into a map
-		content[key] = value
-	}
+	maps.Copy(content, m.BinaryData)
 	return choose(files, content, items, optional, "ConfigMap", name)
 }
 
@@ -168,9 +167,7 @@ func secretFiles(files map[string][]byte, name string, items []corev1.KeyToPath,
 // choose takes the items that are asked for, or all.
 func choose(files, content map[string][]byte, items []corev1.KeyToPath, optional *bool, kind, name string) error {
 	if len(items) == 0 {
-		for key, value := range content { // order: into a map
-			files[key] = value
-		}
+		maps.Copy(files, content)
 		return nil
 	}
 	for _, item := range items {

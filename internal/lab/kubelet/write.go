@@ -412,8 +412,7 @@ func terminated(q pod, phase corev1.PodPhase, code int32, reason, condition stri
 }
 
 func rejectedStatus(q pod) podStatus {
-	now := metav1.Now()
-	return podStatus{Phase: corev1.PodFailed, Reason: q.short.reason(), Message: q.short.message(), StartTime: &now}
+	return podStatus{Phase: corev1.PodFailed, Reason: q.short.reason(), Message: q.short.message(), StartTime: new(metav1.Now())}
 }
 
 func podReady(obj *corev1.Pod) bool {

@@ -121,8 +121,7 @@ func (p *player) specs(job *unstructured.Unstructured) (map[string]replicaSpec, 
 			return nil, fmt.Errorf("%s.%s: %w", path, t, err)
 		}
 		if s.Replicas == nil {
-			one := int32(1)
-			s.Replicas = &one
+			s.Replicas = new(int32(1))
 		}
 		if *s.Replicas < 0 || *s.Replicas > maxReplicas {
 			return nil, fmt.Errorf("%s.%s.replicas: is %d, must be 0 to %d", path, t, *s.Replicas, maxReplicas)

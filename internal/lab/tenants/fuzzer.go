@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/entry"
 )
 
 // Tenant is somebody with rights in one namespace.
@@ -128,11 +131,7 @@ func (u *turn) write(kind, object, detail string, call func(context.Context) err
 		return err
 	}
 	u.mu.Lock()
-	s := u.sums[kind]
-	if s == nil {
-		s = &Sum{}
-		u.sums[kind] = s
-	}
+	s := entry.Of(u.sums, kind)
 	s.Tried++
 	ended := "done"
 	switch {
@@ -189,18 +188,13 @@ func (f *Fuzzer) Until(at time.Time) (writes int, after time.Duration) {
 func (f *Fuzzer) Table() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var names []string
-	for name := range f.sums { // order: sorted below
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var b strings.Builder
 	var total Sum
 	line := func(name string, s *Sum) {
 		fmt.Fprintf(&b, "%-34s %7d %9d %9d %7d %7d\n", name, s.Tried, s.Effective, s.Refused, s.Void, s.Failed)
 	}
 	fmt.Fprintf(&b, "%-34s %7s %9s %9s %7s %7s\n", "kind of write", "tried", "effective", "refused", "void", "failed")
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(f.sums)) {
 		s := f.sums[name]
 		line(name, s)
 		total.Tried += s.Tried

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -268,9 +269,7 @@ func body(marks []mark, more map[string]any) []byte {
 		}
 	}
 	meta["labels"], meta["annotations"] = labels, annotations
-	for k, v := range more { // order: a map
-		meta[k] = v
-	}
+	maps.Copy(meta, more)
 	out, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		panic(err) // strings alone

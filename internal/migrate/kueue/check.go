@@ -39,8 +39,7 @@ type checker struct {
 	in      *Objects
 	plan    *Plan
 	// ready is how many pods of Kueue's controller are.
-	ready   int32
-	present bool
+	ready int32
 }
 
 // Check looks at a cluster, and answers whether its work can be moved from Kueue to Muster now, and what will differ. It reads, and writes
@@ -89,7 +88,6 @@ func (c *checker) deployments() error {
 		if !controller(d) {
 			continue
 		}
-		c.present = true
 		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 && d.Status.ReadyReplicas == 0 {
 			continue // stopped on purpose; what its webhooks still keep from being made is looked at by itself
 		}

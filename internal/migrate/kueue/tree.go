@@ -15,11 +15,9 @@ type part struct{ flavor, resource string }
 
 // node is a ClusterQueue or a Cohort in the tree of borrowing.
 type node struct {
-	about string // how it is named in notes
-	name  string // of its Queue
-	queue *ClusterQueue
-	// implied is a Cohort that is named and does not exist: it has no quota and no parent.
-	implied  bool
+	about    string // how it is named in notes
+	name     string // of its Queue
+	queue    *ClusterQueue
 	parent   *node
 	children []*node
 	weight   *Amount
@@ -78,7 +76,7 @@ func (p *planner) plant() (all []*node) {
 		}
 		parent := cohorts[name]
 		if parent == nil {
-			parent = &node{about: called("Cohort", "", name), name: p.options.CohortPrefix + name, implied: true}
+			parent = &node{about: called("Cohort", "", name), name: p.options.CohortPrefix + name} // it does not exist: it has no quota and no parent
 			cohorts[name] = parent
 			order = append(order, parent)
 		}

@@ -350,10 +350,7 @@ func (r *reader) action(name string, line int, field string) error {
 	if _, known := r.known.Actions[name]; known {
 		return nil
 	}
-	var names []string
-	for known := range r.known.Actions { // order: the nearest of equally near ones is the first by name
-		names = append(names, known)
-	}
+	names := slices.Collect(maps.Keys(r.known.Actions)) // the nearest of equally near ones is the first by name
 	return Fault{line, field, fmt.Sprintf("names %q, which is no action; the nearest that is one is %s", brief(name), spelling.Nearest(name, names, spelling.Any))}
 }
 
@@ -544,10 +541,7 @@ func (r *reader) plugin(n *yaml.Node, field string) (use *engine.PluginUse, name
 func (r *reader) use(name string, line int, field string, args policy.Arguments, at map[string]int, switches map[string]bool) (*engine.PluginUse, error) {
 	factories, known := r.known.Plugins[name]
 	if !known {
-		var names []string
-		for known := range r.known.Plugins { // order: the nearest of equally near ones is the first by name
-			names = append(names, known)
-		}
+		names := slices.Collect(maps.Keys(r.known.Plugins)) // as above
 		r.tell(line, field+".name", fmt.Sprintf("is %q, which is no plugin, and is left out; the nearest that is one is %s", brief(name), spelling.Nearest(name, names, spelling.Any)))
 		return nil, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/muster-scheduler/muster/internal/entry"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -51,12 +52,7 @@ func (p *pastWaits) tell(queue string, size int, age time.Duration) (drawn, show
 	return drawn, p.record(queue).Scale(drawn), true
 }
 
-func (p *pastWaits) record(queue string) *see.Record {
-	if p.records[queue] == nil {
-		p.records[queue] = &see.Record{}
-	}
-	return p.records[queue]
-}
+func (p *pastWaits) record(queue string) *see.Record { return entry.Of(p.records, queue) }
 
 // started takes in a wait that is over.
 func (p *pastWaits) started(queue string, size int, took time.Duration) {
@@ -128,11 +124,7 @@ func (q *qbets) tell(queue string, size int, age time.Duration) (see.Band, bool)
 
 func (q *qbets) started(queue string, size int, took time.Duration) {
 	for _, s := range []series{{queue, size}, {queue, -1}} {
-		h := q.series[s]
-		if h == nil {
-			h = &history{}
-			q.series[s] = h
-		}
+		h := entry.Of(q.series, s)
 		if low, high, ok := h.bounds(); ok {
 			h.over, h.under = row(h.over, took > high), row(h.under, took < low)
 			if h.over == 3 || h.under == 3 {

@@ -232,8 +232,7 @@ func cpuSetting(s *spec.CPU) *libvirtxml.DomainCPU {
 	if s.Numa != nil {
 		c.Numa = &libvirtxml.DomainNuma{}
 		for i, n := range s.Numa.Cell {
-			id := uint(i)
-			c.Numa.Cell = append(c.Numa.Cell, libvirtxml.DomainCell{ID: &id, CPUs: n.CPUs, Memory: uint(n.Bytes() >> 10), Unit: "KiB", MemAccess: n.MemAccess})
+			c.Numa.Cell = append(c.Numa.Cell, libvirtxml.DomainCell{ID: new(uint(i)), CPUs: n.CPUs, Memory: uint(n.Bytes() >> 10), Unit: "KiB", MemAccess: n.MemAccess})
 		}
 	}
 	return c

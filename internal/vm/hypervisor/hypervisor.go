@@ -127,28 +127,8 @@ type Stats struct {
 	UUID string
 	// CPUTime is in nanoseconds, of all CPUs and the emulator.
 	CPUTime uint64
-	// Resident is what the process has in memory, in bytes, Balloon what the guest is left with of its own.
-	Resident, Balloon uint64
-	// Available is what the guest's kernel has, Usable what it could give to programs, in bytes, where its balloon driver tells.
-	Available, Usable uint64
-	Blocks            []BlockStats
-	Nets              []NetStats
-}
-
-// BlockStats are a disk's. Disks that the hypervisor knows only as arguments of QEMU are not there.
-type BlockStats struct {
-	// Name is the target ("sda"), Path the file or device.
-	Name, Path string
-	// Requests and bytes since the start.
-	Reads, ReadBytes, Writes, WrittenBytes uint64
-	// Allocation is the highest byte that the guest has written or the space that is taken, Capacity what it sees; bytes.
-	Allocation, Capacity uint64
-}
-
-// NetStats are a card's. Cards that the wrapper adds are not there: the pod's network namespace has their figures.
-type NetStats struct {
-	Name                                                                         string
-	RxBytes, RxPackets, RxErrors, RxDrops, TxBytes, TxPackets, TxErrors, TxDrops uint64
+	// Resident is what the process has in memory, in bytes.
+	Resident uint64
 }
 
 // Limits are what Update can change. A zero field stays as it is.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -155,9 +156,7 @@ func (a *authorizer) token(ctx context.Context, challenge map[string]string) (st
 		values.Set("refresh_token", a.auth.IdentityToken)
 		r, err = http.NewRequestWithContext(ctx, http.MethodPost, realm.String(), strings.NewReader(values.Encode()))
 	} else {
-		for key, all := range realm.Query() {
-			values[key] = all
-		}
+		maps.Copy(values, realm.Query())
 		realm.RawQuery = values.Encode()
 		r, err = http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -122,10 +124,7 @@ func (m *Manager) janitor(until, ops context.Context, every time.Duration) {
 // silence ends all DHCP servers. Links, taps and addresses stay.
 func (m *Manager) silence() {
 	m.mu.Lock()
-	ids := make([]string, 0, len(m.dhcp))
-	for id := range m.dhcp { // order: each is ended by itself
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(m.dhcp))
 	m.mu.Unlock()
 	for _, id := range ids {
 		m.quiet(id)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,9 +66,7 @@ func (n Node) cdi(names []string) ([]string, error) {
 	var broken []error
 	for _, dir := range dirs {
 		here, bad := readCDI(dir, names)
-		for name, devices := range here { // order: different keys
-			found[name] = devices
-		}
+		maps.Copy(found, here)
 		broken = append(broken, bad...)
 	}
 	var groups []string

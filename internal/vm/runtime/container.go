@@ -242,15 +242,7 @@ func (s *Server) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveContai
 	if c == nil {
 		return &runtimeapi.RemoveContainerResponse{}, nil
 	}
-	there, err := s.hold(ctx, c.box)
-	if err != nil || !there {
-		return &runtimeapi.RemoveContainerResponse{}, err
-	}
-	defer s.free(c.box)
-	if err := s.removeContainer(ctx, c); err != nil {
-		return nil, err
-	}
-	return &runtimeapi.RemoveContainerResponse{}, nil
+	return &runtimeapi.RemoveContainerResponse{}, s.held(ctx, c.box, func(ctx context.Context, _ *sandboxState) error { return s.removeContainer(ctx, c) })
 }
 
 // removeContainer brings a container from any phase to nothing. The sandbox's lock is held.

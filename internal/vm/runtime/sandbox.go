@@ -127,21 +127,22 @@ func (s *Server) dropSandbox(ctx context.Context, box *sandboxState) error {
 	return nil
 }
 
-// StopPodSandbox ends what runs in a pod, at once, and gives its network back.
-func (s *Server) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
-	box := s.sandbox(r.GetPodSandboxId())
+// held does something to a sandbox with its lock held; nothing where there is none, or none any more.
+func (s *Server) held(ctx context.Context, box *sandboxState, do func(context.Context, *sandboxState) error) error {
 	if box == nil {
-		return &runtimeapi.StopPodSandboxResponse{}, nil
+		return nil
 	}
 	there, err := s.hold(ctx, box)
 	if err != nil || !there {
-		return &runtimeapi.StopPodSandboxResponse{}, err
+		return err
 	}
 	defer s.free(box)
-	if err := s.stopSandbox(ctx, box); err != nil {
-		return nil, err
-	}
-	return &runtimeapi.StopPodSandboxResponse{}, nil
+	return do(ctx, box)
+}
+
+// StopPodSandbox ends what runs in a pod, at once, and gives its network back.
+func (s *Server) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+	return &runtimeapi.StopPodSandboxResponse{}, s.held(ctx, s.sandbox(r.GetPodSandboxId()), s.stopSandbox)
 }
 
 // stopSandbox brings a sandbox to NotReady. Its lock is held.
@@ -161,27 +162,12 @@ func (s *Server) stopSandbox(ctx context.Context, box *sandboxState) error {
 	if err := s.do(ctx, "network of pod "+rec.String(), func(ctx context.Context) error { return s.Networks.Release(ctx, rec.ID) }); err != nil {
 		return err
 	}
-	if err := s.saveSandbox(ctx, box, func(b *Sandbox) { b.Phase = NotReady }); err != nil {
-		return err
-	}
-	return nil
+	return s.saveSandbox(ctx, box, func(b *Sandbox) { b.Phase = NotReady })
 }
 
 // RemovePodSandbox ends what runs in a pod and removes everything of it.
 func (s *Server) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
-	box := s.sandbox(r.GetPodSandboxId())
-	if box == nil {
-		return &runtimeapi.RemovePodSandboxResponse{}, nil
-	}
-	there, err := s.hold(ctx, box)
-	if err != nil || !there {
-		return &runtimeapi.RemovePodSandboxResponse{}, err
-	}
-	defer s.free(box)
-	if err := s.removeSandbox(ctx, box); err != nil {
-		return nil, err
-	}
-	return &runtimeapi.RemovePodSandboxResponse{}, nil
+	return &runtimeapi.RemovePodSandboxResponse{}, s.held(ctx, s.sandbox(r.GetPodSandboxId()), s.removeSandbox)
 }
 
 // removeSandbox removes a sandbox with its containers. Its lock is held.

@@ -124,8 +124,7 @@ func New(ctx context.Context, parts Parts, opt Options, log logr.Logger) (*Serve
 		sandboxes: map[string]*sandboxState{}, containers: map[string]*containerState{}, names: map[string]*sandboxState{}, machines: map[string]*containerState{},
 	}
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	starting := "it has not been asked yet"
-	s.away.Store(&starting)
+	s.away.Store(new("it has not been asked yet"))
 	boxes, cs, err := parts.Records.Load(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,12 +38,7 @@ func ParseCPUList(list string) ([]int, error) {
 			seen[n] = true
 		}
 	}
-	out := make([]int, 0, len(seen))
-	for n := range seen {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 func number(s string) (int, error) {

@@ -352,8 +352,7 @@ func (j *judgement) swap(out *Resources, r *runtimeapi.LinuxContainerResources) 
 	case memory <= 0 || both < memory:
 		j.bad("memory_swap_limit_in_bytes", itoa(both), "is of memory and swap together, so that it needs memory_limit_in_bytes, and must be at least that")
 	default:
-		swap := both - memory
-		out.Swap = &swap
+		out.Swap = new(both - memory)
 	}
 }
 
@@ -480,9 +479,7 @@ func pageSize(s string) (int64, bool) {
 }
 
 func copied(m map[string]string) map[string]string {
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
+	out := make(map[string]string, len(m)) // never nil
+	maps.Copy(out, m)
 	return out
 }

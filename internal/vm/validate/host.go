@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,7 +68,7 @@ func Programs(needed, optional map[string]string) Check {
 	return Check{Name: "programs", Run: func(context.Context) (string, error) {
 		var saw []string
 		var errs []error
-		for _, p := range sortedKeys(needed) {
+		for _, p := range slices.Sorted(maps.Keys(needed)) {
 			at, err := find(p)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s, for %s: %w", p, needed[p], err))
@@ -77,7 +78,7 @@ func Programs(needed, optional map[string]string) Check {
 		if len(errs) > 0 {
 			return "", Advise(errors.Join(errs...), "install them, or name others by muster-vm's flags; on Debian: apt-get install qemu-system-x86 qemu-utils e2fsprogs libvirt-daemon-system")
 		}
-		for _, p := range sortedKeys(optional) {
+		for _, p := range slices.Sorted(maps.Keys(optional)) {
 			if at, err := find(p); err == nil {
 				saw = append(saw, at)
 			} else {
@@ -86,15 +87,6 @@ func Programs(needed, optional map[string]string) Check {
 		}
 		return strings.Join(saw, ", "), nil
 	}}
-}
-
-func sortedKeys(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for k := range m { // order: sorted below
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func find(names string) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -148,12 +149,7 @@ func cpus(list string) ([]int, error) {
 			set[c] = true
 		}
 	}
-	out := make([]int, 0, len(set))
-	for c := range set { // order: sorted below
-		out = append(out, c)
-	}
-	slices.Sort(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(set)), nil
 }
 
 // Card is a network card, and the descriptor of its tap in this process.

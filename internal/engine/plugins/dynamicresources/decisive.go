@@ -2,6 +2,7 @@ package dynamicresources
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
@@ -178,10 +179,7 @@ func (c *catalog) candidates(w *wish) ([]string, bool) {
 	if len(list)+len(at.vague) > fewNodes {
 		return nil, false
 	}
-	list = slices.Clone(list)
-	for node := range at.vague { // order: sorted below
-		list = append(list, node)
-	}
+	list = slices.AppendSeq(slices.Clone(list), maps.Keys(at.vague)) // order: sorted below
 	slices.Sort(list)
 	return slices.Compact(list), true
 }

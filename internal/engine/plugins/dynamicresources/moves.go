@@ -117,8 +117,7 @@ func (l *claimLedger) choose(p *cluster.Pod, n *cluster.Node, lacks []int, s sid
 		a := found.results[i].DeepCopy()
 		for r := range a.Devices.Results {
 			if d := &a.Devices.Results[r]; d.ShareID != nil {
-				id := types.UID(shareName(p.UID, k, r, d.Driver+"/"+d.Pool+"/"+d.Device))
-				d.ShareID = &id
+				d.ShareID = new(types.UID(shareName(p.UID, k, r, d.Driver+"/"+d.Pool+"/"+d.Device)))
 			}
 		}
 		given := cluster.ClaimAllocation{DeviceClaim: p.DeviceClaims[k], Allocation: a}

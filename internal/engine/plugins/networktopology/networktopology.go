@@ -55,10 +55,10 @@ func build(args policy.Arguments) (func(*policy.View) *instance, []string, error
 	}
 	s := settings{normal: true, fading: 800_000}
 	var err error
-	if s.weight, err = number(args, "weight", 1, mostWeight); err != nil {
+	if s.weight, err = args.Whole("weight", 1, mostWeight); err != nil {
 		return nil, nil, err
 	}
-	if _, err := number(args, "hypernode.gradient.evict.max-hypernodes", 8, mostWeight*mostWeight); err != nil {
+	if _, err := args.Whole("hypernode.gradient.evict.max-hypernodes", 8, mostWeight*mostWeight); err != nil {
 		return nil, nil, err
 	}
 	names, keys := []string{"cpu", "memory"}, map[string]string{"cpu": binpack + "cpu", "memory": binpack + "memory"}
@@ -73,7 +73,7 @@ func build(args policy.Arguments) (func(*policy.View) *instance, []string, error
 		names, known = append(names, name), append(known, keys[name])
 	}
 	for _, name := range names {
-		w, err := number(args, keys[name], 1, mostWeight)
+		w, err := args.Whole(keys[name], 1, mostWeight)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -93,19 +93,6 @@ func build(args policy.Arguments) (func(*policy.View) *instance, []string, error
 		s.fading = new(big.Int).Quo(f.Num(), f.Denom()).Int64()
 	}
 	return func(v *policy.View) *instance { return open(v, s) }, args.Unknown(known...), nil
-}
-
-// number reads a whole number.
-func number(args policy.Arguments, name string, otherwise, most int64) (int64, error) {
-	text, said := args[name]
-	if !said {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil || n < 0 || n > most {
-		return 0, fmt.Errorf("argument %q is %.40q; it must be a whole number from 0 to %d", name, text, most)
-	}
-	return n, nil
 }
 
 type dimWeight struct {

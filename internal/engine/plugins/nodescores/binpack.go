@@ -51,7 +51,7 @@ func buildBinpack(args policy.Arguments) (func(*policy.View) *packing, []string,
 		}
 		b := &packing{view: v, weight: all}
 		for _, r := range of {
-			if dim, ok := dimension(v.Snapshot().Dims, r.name); ok && r.weight > 0 {
+			if dim, ok := policy.Dimension(v.Snapshot().Dims, r.name); ok && r.weight > 0 {
 				b.of = append(b.of, dimWeight{dim: dim, weight: r.weight})
 			}
 		}

@@ -32,14 +32,6 @@ func weight(args policy.Arguments, name string, otherwise int64) (int64, error) 
 	return args.Whole(name, otherwise, MostWeight)
 }
 
-// dimension is that of a resource as Volcano's files name it.
-func dimension(dims cluster.Dims, name string) (int, bool) {
-	if name == "nvidia.com/gpu" {
-		return cluster.GPU, true
-	}
-	return dims.Index(name)
-}
-
 // use is how much of a dimension of a node would be used with a pod on it, and of how much; over says that it would be more than there is.
 func use(v *policy.View, c *cluster.Class, n *cluster.Node, dim int) (used, of int64, over bool) {
 	of = n.Allocatable.At(dim)

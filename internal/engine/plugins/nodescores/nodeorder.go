@@ -184,28 +184,9 @@ func (o *ordering) tolerates(c *cluster.Class, n *cluster.Node) int64 {
 // resented counts the taints PreferNoSchedule of a node that a class does not tolerate.
 func resented(c *cluster.Class, n *cluster.Node) (count int64) {
 	for i := range n.Taints {
-		if t := &n.Taints[i]; t.Effect == v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, t) {
+		if t := &n.Taints[i]; t.Effect == v1.TaintEffectPreferNoSchedule && !policy.Tolerates(c.Tolerations, t) {
 			count++
 		}
 	}
 	return count
-}
-
-// tolerated is kube-scheduler's rule: the effect of the toleration is this one or none, its key this one or, with Exists, none, and its value this one or Exists.
-func tolerated(by []v1.Toleration, t *v1.Taint) bool {
-	for i := range by {
-		o := &by[i]
-		if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
-			continue
-		}
-		switch o.Operator {
-		case v1.TolerationOpExists:
-			return true
-		case "", v1.TolerationOpEqual:
-			if o.Key != "" && o.Value == t.Value {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -177,7 +177,7 @@ func (s *spreading) left(c *cluster.Class, selects, tolerates bool) map[cluster.
 // refused says whether a node has a taint for which a class does not come there.
 func refused(c *cluster.Class, n *cluster.Node) bool {
 	for i := range n.Taints {
-		if t := &n.Taints[i]; t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, t) {
+		if t := &n.Taints[i]; t.Effect != v1.TaintEffectPreferNoSchedule && !policy.Tolerates(c.Tolerations, t) {
 			return true
 		}
 	}

@@ -93,13 +93,13 @@ func buildStrategyFit(args policy.Arguments) (func(*policy.View) *fit, []string,
 			}
 		}
 		for _, r := range of {
-			if dim, ok := dimension(dims, r.name); ok {
+			if dim, ok := policy.Dimension(dims, r.name); ok {
 				f.scarce = append(f.scarce, dimWeight{dim: dim, weight: r.weight})
 			}
 		}
 		f.scarceWeight, f.scarceSum = scarce.Weight, sum
 		for _, r := range ratios {
-			if dim, ok := dimension(dims, r.name); ok {
+			if dim, ok := policy.Dimension(dims, r.name); ok {
 				f.kept = append(f.kept, kept{r.name, dim, unitOf(dim), r.cpu, r.memory})
 			}
 		}

@@ -90,7 +90,7 @@ func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *pol
 		return s.taints.untolerated(n.ID, s.refusal)
 	}
 	for k := range n.Taints {
-		if t := &n.Taints[k]; t.Effect != v1.TaintEffectPreferNoSchedule && !Tolerates(c.Tolerations, t) {
+		if t := &n.Taints[k]; t.Effect != v1.TaintEffectPreferNoSchedule && !policy.Tolerates(c.Tolerations, t) {
 			return s.refusal(*t)
 		}
 	}
@@ -103,23 +103,4 @@ func (s *statics) refusal(t v1.Taint) *policy.Verdict {
 	return one(s.words, t, func() policy.Verdict {
 		return policy.Verdict{Code: policy.No, Reason: ReasonTaint, Object: t.ToString()}
 	})
-}
-
-// Tolerates says whether one of the tolerations covers the taint. An operator this code does not know tolerates nothing.
-func Tolerates(ts []v1.Toleration, taint *v1.Taint) bool {
-	for k := range ts {
-		t := &ts[k]
-		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-			continue
-		}
-		switch t.Operator {
-		case v1.TolerationOpExists:
-			return true
-		case "", v1.TolerationOpEqual:
-			if t.Key != "" && t.Value == taint.Value {
-				return true
-			}
-		}
-	}
-	return false
 }

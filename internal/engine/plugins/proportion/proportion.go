@@ -113,7 +113,7 @@ func (p *plugin) open(v *policy.View) *instance {
 		}
 		in.Queues[k] = fairshare.Queue{
 			Parent: parent, Priority: q.Priority, Created: q.Created.UnixNano(), UID: q.UID,
-			Quota: quota(quotas[k*len(unit):(k+1)*len(unit):(k+1)*len(unit)], q, shared), Limit: q.Limit, Request: q.Queue.Requested, Weight: q.Weight,
+			Quota: quota(quotas[k*len(unit):(k+1)*len(unit):(k+1)*len(unit)], q), Limit: q.Limit, Request: q.Queue.Requested, Weight: q.Weight,
 			Usage: q.Usage, Held: q.Allocated, Served: cluster.Earliest(q.Served, snap.Now).UnixNano(),
 		}
 	}
@@ -194,7 +194,7 @@ func names(q *ledger.QueueLedger, d int) bool {
 }
 
 // quota fills out with the queue's quota; of further dimensions that it does not name it may have what it likes.
-func quota(out []int64, q *ledger.QueueLedger, shared []bool) []int64 {
+func quota(out []int64, q *ledger.QueueLedger) []int64 {
 	for d := range out {
 		out[d] = q.Quota.At(d)
 		if d >= cluster.Slots && !names(q, d) {

@@ -28,20 +28,12 @@ func build(args policy.Arguments) (func(*policy.View) *instance, []string, error
 		}
 		i := &instance{view: v, every: every, spared: low.spared(v.Snapshot())}
 		for _, b := range low.of {
-			if dim, ok := dimension(v.Snapshot().Dims, b.name); ok {
+			if dim, ok := policy.Dimension(v.Snapshot().Dims, b.name); ok {
 				i.of = append(i.of, bound{b, dim})
 			}
 		}
 		return i
 	}, unknown, nil
-}
-
-// dimension is that of a resource as Volcano's files name it.
-func dimension(dims cluster.Dims, name string) (int, bool) {
-	if name == "nvidia.com/gpu" {
-		return cluster.GPU, true
-	}
-	return dims.Index(name)
 }
 
 // spared is the priority from which on nobody goes: that of the class, or where the cluster has none of the name that of the lowest of the system's.

@@ -315,7 +315,7 @@ func (c *Client) Stats(ctx context.Context) (out []hypervisor.Stats, err error) 
 				memory = m.limits.Memory
 			}
 			out = append(out, hypervisor.Stats{
-				UUID: m.UUID, CPUTime: uint64(ran) * uint64(m.about.VCPUs), Resident: memory, Balloon: memory, Available: memory, Usable: memory / 2,
+				UUID: m.UUID, CPUTime: uint64(ran) * uint64(m.about.VCPUs), Resident: memory,
 			})
 		}
 		return nil

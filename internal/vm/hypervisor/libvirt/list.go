@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -127,7 +125,7 @@ func (h *Hypervisor) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 		if err != nil || len(domains) == 0 {
 			return err
 		}
-		const what = golibvirt.DomainStatsState | golibvirt.DomainStatsCPUTotal | golibvirt.DomainStatsBalloon | golibvirt.DomainStatsInterface | golibvirt.DomainStatsBlock
+		const what = golibvirt.DomainStatsState | golibvirt.DomainStatsCPUTotal | golibvirt.DomainStatsBalloon
 		records, err := l.ConnectGetAllDomainStats(domains, uint32(what), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))
 		if err != nil {
 			return err
@@ -171,35 +169,6 @@ func (v values) number(name string) uint64 {
 	return 0
 }
 
-func (v values) text(name string) string {
-	s, _ := v[name].(string)
-	return s
-}
-
-// maxDevices bounds what is looked at of a machine's disks and of its cards.
-const maxDevices = 256
-
 func (v values) stats(uuid string) hypervisor.Stats {
-	kib := func(name string) uint64 { return v.number("balloon."+name) << 10 }
-	s := hypervisor.Stats{
-		UUID: uuid, CPUTime: v.number("cpu.time"),
-		Resident: kib("rss"), Balloon: kib("current"), Available: kib("available"), Usable: kib("usable"),
-	}
-	for i := range min(v.number("block.count"), maxDevices) {
-		of := "block." + strconv.FormatUint(i, 10) + "."
-		s.Blocks = append(s.Blocks, hypervisor.BlockStats{
-			Name: strings.Clone(v.text(of + "name")), Path: strings.Clone(v.text(of + "path")),
-			Reads: v.number(of + "rd.reqs"), ReadBytes: v.number(of + "rd.bytes"), Writes: v.number(of + "wr.reqs"), WrittenBytes: v.number(of + "wr.bytes"),
-			Allocation: v.number(of + "allocation"), Capacity: v.number(of + "capacity"),
-		})
-	}
-	for i := range min(v.number("net.count"), maxDevices) {
-		of := "net." + strconv.FormatUint(i, 10) + "."
-		s.Nets = append(s.Nets, hypervisor.NetStats{
-			Name:    v.text(of + "name"),
-			RxBytes: v.number(of + "rx.bytes"), RxPackets: v.number(of + "rx.pkts"), RxErrors: v.number(of + "rx.errs"), RxDrops: v.number(of + "rx.drop"),
-			TxBytes: v.number(of + "tx.bytes"), TxPackets: v.number(of + "tx.pkts"), TxErrors: v.number(of + "tx.errs"), TxDrops: v.number(of + "tx.drop"),
-		})
-	}
-	return s
+	return hypervisor.Stats{UUID: uuid, CPUTime: v.number("cpu.time"), Resident: v.number("balloon.rss") << 10}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -216,15 +217,7 @@ func routes(card vm.Interface, address netip.Prefix) (router netip.Addr, classle
 	var on, through []vm.Route
 	needed := false
 	reachable := func(a netip.Addr) bool {
-		if address.Bits() < 32 && address.Masked().Contains(a) {
-			return true
-		}
-		for _, r := range on {
-			if r.Destination.Contains(a) {
-				return true
-			}
-		}
-		return false
+		return address.Bits() < 32 && address.Masked().Contains(a) || slices.ContainsFunc(on, func(r vm.Route) bool { return r.Destination.Contains(a) })
 	}
 	for _, r := range card.Routes {
 		if r.Destination.IsValid() && r.Destination.Addr().Is4() && !r.Gateway.IsValid() {
