@@ -403,3 +403,31 @@ func TestTrailingEventsLeaveRequests(t *testing.T) {
 		})
 	}
 }
+
+// TestTrailingEventsGoTogether: events that stood back come in groups, none larger than what may be told meanwhile, so that who takes them is not woken for each; where
+// few may be told each comes by itself.
+func TestTrailingEventsGoTogether(t *testing.T) {
+	t.Parallel()
+	const together = int(boundRate * boundTogether / time.Second)
+	for qps, want := range map[float32]int{0: together, 150: together / 2, 10: 1} { // order: each on its own
+		synctest.Test(t, func(t *testing.T) {
+			start, told := time.Now(), map[time.Duration]int{}
+			pool := NewPool(nil)
+			n := NewEvents(pool, "pool", qps, nil)
+			go func() { _ = pool.Run(t.Context()) }()
+			events := 100 * want
+			for range events {
+				n.Later(func() { told[time.Since(start)]++ })
+			}
+			<-time.After(time.Minute)
+			synctest.Wait()
+			most, all := 0, 0
+			for _, k := range told { // order: a sum
+				most, all = max(most, k), all+k
+			}
+			if all != events || most > want+1 || len(told) > events/want+2 {
+				t.Errorf("%v requests a second: %d of %d events in %d groups of %d at most, want groups of %d", qps, all, events, len(told), most, want)
+			}
+		})
+	}
+}

@@ -26,14 +26,16 @@ const (
 )
 
 // What is told of pods that are bound, or were evicted, stands back while others are being bound or evicted, as the binder's reports do (ADR 5): until
-// none was for boundQuiet, boundLongest at most. Then boundRate a second are told at most, and boundBusy while that goes on. What is more than boundMost is
-// told at once: nothing is left out.
+// none was for boundQuiet, boundLongest at most. Then boundRate a second are told at most, and boundBusy while that goes on, those of boundTogether
+// together: one at a time each would wake the API server, its store and ourselves for itself, which costs more processor time than the event.
+// What is more than boundMost is told at once: nothing is left out.
 const (
-	boundQuiet   = 500 * time.Millisecond
-	boundLongest = time.Minute
-	boundRate    = 240
-	boundBusy    = 20
-	boundMost    = 8192
+	boundQuiet    = 500 * time.Millisecond
+	boundLongest  = time.Minute
+	boundRate     = 240
+	boundBusy     = 20
+	boundTogether = 100 * time.Millisecond
+	boundMost     = 8192
 )
 
 // Events tells pods, in events, which node was chosen for them, and has other events stand back with these. To a pod that the scheduler binds that is
@@ -46,7 +48,7 @@ type Events struct {
 	work  *Queue[*boundPod]
 	last  atomic.Pointer[time.Time] // of the last bind of a pod by itself
 	busy  atomic.Pointer[time.Time] // of the last of which Busy was told, or that was put
-	free  time.Time                 // when the next may be told; of the one worker
+	free  time.Time                 // when the next would be told if each were by itself; of the one worker
 }
 
 // boundPod is one whose event is still to come. Thousands may be: it is no object of ten times the size.
@@ -176,8 +178,8 @@ func (n *Events) wait(ctx context.Context, b *boundPod) error {
 		if due := b.at.Add(boundLongest); due.Before(at) {
 			at = due
 		}
-		if at.Before(n.free) {
-			at = n.free
+		if now.Before(n.free) {
+			at = later(at, n.free.Add(boundTogether))
 		}
 		if !now.Before(at) {
 			return nil
@@ -197,6 +199,13 @@ func (n *Events) tell(_ context.Context, b *boundPod) error {
 	if now.Before(n.busy.Load().Add(boundQuiet)) {
 		each = max(each, time.Second/boundBusy)
 	}
-	n.free = now.Add(each)
+	n.free = later(n.free, now.Add(-boundTogether)).Add(each)
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -20,6 +20,7 @@ type alike struct {
 	seed        maphash.Seed
 	mu          sync.Mutex
 	words       [1024]string
+	texts       [256]map[string]string
 	amounts     [256]v1.ResourceList
 	tolerations [64][]v1.Toleration
 }
@@ -58,18 +59,28 @@ func (a *alike) metadata(o client.Object) {
 		}
 		word(a, s)
 	}
-	if m, changed := a.texts(o.GetLabels(), value); changed {
+	if m, changed := a.pairs(o.GetLabels(), value); changed {
 		o.SetLabels(m)
 	}
-	if m, changed := a.texts(o.GetAnnotations(), func(*string) {}); changed {
+	if m, changed := a.pairs(o.GetAnnotations(), func(*string) {}); changed {
 		o.SetAnnotations(m)
 	}
 }
 
-// texts is a map with the keys, and with value the values, that others have.
-func (a *alike) texts(m map[string]string, value func(*string)) (map[string]string, bool) {
+// pairs is the map that another has if that is equal and of short texts, as the annotations of an owner of pods mostly are; or else one with the keys, and with
+// value the values, that others have.
+func (a *alike) pairs(m map[string]string, value func(*string)) (map[string]string, bool) {
 	if len(m) == 0 || len(m) > maxAlike {
 		return m, false
+	}
+	sum, short := uint64(0), true
+	for k, v := range m { // order: sums
+		sum += maphash.String(a.seed, k) * (maphash.String(a.seed, v) | 1)
+		short = short && len(k) <= maxWord && len(v) <= maxWord
+	}
+	slot := &a.texts[sum%uint64(len(a.texts))]
+	if short && maps.Equal(*slot, m) {
+		return *slot, reflect.ValueOf(*slot).Pointer() != reflect.ValueOf(m).Pointer()
 	}
 	out, changed := make(map[string]string, len(m)), false
 	for k, v := range m { // order: each for itself
@@ -78,6 +89,12 @@ func (a *alike) texts(m map[string]string, value func(*string)) (map[string]stri
 		value(&sharedValue)
 		changed = changed || !same(k, sharedKey) || !same(v, sharedValue)
 		out[sharedKey] = sharedValue
+	}
+	if !changed {
+		out = m
+	}
+	if short {
+		*slot = out
 	}
 	return out, changed
 }

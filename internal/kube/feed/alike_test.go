@@ -67,6 +67,14 @@ func jobPod(tb testing.TB, job string) *v1.Pod {
 	return out
 }
 
+// jobOf is what is cached of a pod's Job, before it is trimmed: its labels tell it from others, its annotations do not.
+func jobOf(p *v1.Pod) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: p.Namespace, Name: p.Labels["job-name"], Labels: map[string]string{keys.QueueLabel: "train", "job": p.Labels["job-name"]},
+		Annotations: map[string]string{keys.BatchMinMemberAnnotation: "1", "team": "vision"},
+	}}
+}
+
 // TestAlike: what objects of few shapes say is not changed, neither when it is shared nor later by others that share; equal lists are one, and a
 // second look writes nothing.
 func TestAlike(t *testing.T) {
@@ -100,13 +108,20 @@ func TestAlike(t *testing.T) {
 		}
 	}
 	at := func(v any) uintptr { return reflect.ValueOf(v).Pointer() }
-	shared, still, hundred := 0, 0, 100
+	shared, still, noted, hundred := 0, 0, 0, 100
 	for range hundred { // a slot may be another's too, by a seed that is drawn: in a few of a hundred
 		once = newAlike()
 		p, q := jobPod(t, "p"), jobPod(t, "q")
 		for _, p := range []*v1.Pod{p, q} {
 			once.metadata(p)
 			once.pod(p)
+		}
+		owners := [2]*metav1.PartialObjectMetadata{jobOf(p), jobOf(q)}
+		for _, o := range owners {
+			once.metadata(o)
+		}
+		if at(owners[0].Annotations) == at(owners[1].Annotations) && at(owners[0].Labels) != at(owners[1].Labels) {
+			noted++
 		}
 		c, d := p.Spec.Containers[0].Resources, q.Spec.Containers[0].Resources
 		if at(c.Requests) == at(c.Limits) {
@@ -124,6 +139,9 @@ func TestAlike(t *testing.T) {
 	}
 	if shared < hundred/2 {
 		t.Errorf("of %d times two pods of one shape had lists of their own in all but %d", hundred, shared)
+	}
+	if noted < hundred/2 {
+		t.Errorf("of %d times two Jobs of one shape had annotations of their own in all but %d", hundred, noted)
 	}
 	if still < hundred/2 {
 		t.Errorf("of %d times a second look wrote in all but %d", hundred, still)
