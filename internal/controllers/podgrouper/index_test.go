@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 // TestIndex: values are there once, whichever came first goes first, and nothing is left of those that went.
@@ -174,20 +176,13 @@ func BenchmarkOwned(b *testing.B) {
 	for i := range pods {
 		pods[i] = podOf(fmt.Sprintf("fill-%d-abcde", i), ref("batch/v1", "Job", fmt.Sprintf("fill-%d", i)))
 	}
-	held := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	for b.Loop() {
-		before := held()
+		before := kubetest.Held()
 		o := newOwned([]string{pods[0].Spec.SchedulerName})
 		for _, p := range pods {
 			o.saw(nil, p)
 		}
-		b.ReportMetric(float64(held()-before)/n, "held-B/pod")
+		b.ReportMetric((kubetest.Held()-before)/n, "held-B/pod")
 		runtime.KeepAlive(o)
 	}
 }
