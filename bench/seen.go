@@ -14,14 +14,10 @@ import (
 	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/lab"
 )
 
 // sampleEvery is how often the scheduler's metrics are read where runs are measured. A run that takes longer is seen by itself.
@@ -29,39 +25,11 @@ const sampleEvery = 50 * time.Millisecond
 
 // role makes the service account of the role ui, with its rights as an installation gives them, and starts the role. It follows the scheduler, keeps its journal and makes its forecasts; nobody asks it.
 func (t *trial) role(ctx context.Context) (*child, error) {
-	name, may, k := install.Name(install.UI), install.Rules(install.UI), t.lab.Client()
-	meta := metav1.ObjectMeta{Name: name}
-	here := metav1.ObjectMeta{Namespace: home, Name: name}
-	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: name}}
-	_, err := k.CoreV1().ServiceAccounts(home).Create(ctx, &corev1.ServiceAccount{ObjectMeta: here}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = k.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: may.Cluster}, metav1.CreateOptions{})
-	}
-	if err == nil {
-		to := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
-		_, err = k.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: who, RoleRef: to}, metav1.CreateOptions{})
-	}
-	if err == nil {
-		_, err = k.RbacV1().Roles(home).Create(ctx, &rbacv1.Role{ObjectMeta: here, Rules: may.Home}, metav1.CreateOptions{})
-	}
-	if err == nil {
-		to := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
-		_, err = k.RbacV1().RoleBindings(home).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: here, Subjects: who, RoleRef: to}, metav1.CreateOptions{})
-	}
+	may := install.Rules(install.UI)
+	path, err := t.lab.AddAccount(ctx, lab.Account{
+		Namespace: home, Name: install.Name(install.UI), Cluster: may.Cluster, In: map[string][]rbacv1.PolicyRule{home: may.Home},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("the rights of role %s: %w", install.UI, err)
-	}
-	token, err := k.CoreV1().ServiceAccounts(home).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("a token for role %s: %w", install.UI, err)
-	}
-	config, file := t.lab.Config(), clientcmdapi.NewConfig()
-	file.Clusters["lab"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
-	file.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	file.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: name}
-	file.CurrentContext = "lab"
-	path := filepath.Join(t.lab.Dir(), "role.kubeconfig")
-	if err := clientcmd.WriteToFile(*file, path); err != nil {
 		return nil, err
 	}
 	port, err := freePort()

@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -157,6 +161,54 @@ func TestClientFollows(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestOtherVersions: a role of this version has the cycles of a scheduler of the one before as that had them: recorded are a keyframe, what differed in the cycles after it, and the keyframe of the last of them.
+// The stream of a version to come is refused by the name of its format, and what was there before holds.
+func TestOtherVersions(t *testing.T) {
+	t.Parallel()
+	recorded, err := os.ReadFile(filepath.Join("testdata", "scheduler.v1.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.Collect(bytes.Lines(recorded))
+	last := lines[len(lines)-1]
+	tell := lines[:len(lines)-1]
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, line := range tell {
+			_, _ = w.Write(line) // a client that has hung up has said why
+		}
+	}))
+	defer server.Close()
+	kinds := map[replay.EntryKind]int{}
+	c := &Client{
+		Find: func(context.Context) (Place, error) {
+			return Place{server.URL, Fingerprint(server.Certificate().Raw)}, nil
+		},
+		Token:   func() (string, error) { return "reader", nil },
+		Changed: func(k replay.EntryKind) { kinds[k]++ },
+	}
+	if err := c.once(t.Context()); err == nil || !strings.Contains(err.Error(), "has ended the stream") || kinds[replay.Keyframe] != 1 || kinds[replay.Change] != len(tell)-1 {
+		t.Fatalf("%v; entries %v of %d", err, kinds, len(tell))
+	}
+	var whole replay.Follower
+	if _, err := whole.Take(last); err != nil {
+		t.Fatal(err)
+	}
+	want, cycle := text(t, whole.Case()), uint64(len(tell))
+	is := func(when string) {
+		t.Helper()
+		if has, number, _, _, _ := c.Latest(); number != cycle || has == nil || !bytes.Equal(text(t, has), want) {
+			t.Errorf("%s: cycle %d is not as the scheduler had it", when, number)
+		}
+	}
+	is("of the version before")
+	tell = [][]byte{bytes.Replace(last, []byte("muster.cycles/v1"), []byte("muster.cycles/v3"), 1)}
+	var refused *replay.FormatError
+	if err := c.once(t.Context()); !errors.As(err, &refused) || refused.Format != "muster.cycles/v3" || !strings.Contains(err.Error(), `"muster.cycles/v3"; this version of muster reads "muster.cycles/v2"`) {
+		t.Errorf("a version to come: %v", err)
+	}
+	is("after a version to come")
 }
 
 // TestWhoMayFollow: without a token, with one that is nobody's, without the right, and with a certificate that is another's nothing is told; nor by plain HTTP, nor

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 func node(name string) *v1.Node {
@@ -74,16 +75,9 @@ func BenchmarkLonePods(b *testing.B) {
 		p.Spec.NodeName = "n1"
 		steps[2] = append(steps[2], p)
 	}
-	held := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	b.ReportAllocs()
 	for b.Loop() {
-		before := held()
+		before := kubetest.Held()
 		t, store := NewTranslator(Options{}), cluster.NewStore(cluster.Options{})
 		apply := func(e cluster.Event) { store.Apply(e) }
 		for _, pods := range steps {
@@ -91,7 +85,7 @@ func BenchmarkLonePods(b *testing.B) {
 				t.Take(Pods, KeyOf(p), p, apply)
 			}
 		}
-		b.ReportMetric(float64(held()-before)/n, "held-B/pod")
+		b.ReportMetric((kubetest.Held()-before)/n, "held-B/pod")
 		runtime.KeepAlive(t)
 		runtime.KeepAlive(store)
 	}

@@ -173,7 +173,7 @@ func Rules(role string) Permissions {
 	case VolcanoAdmission:
 		verbs := []string{"get", "patch"} // whom to trust
 		return Permissions{Cluster: []rbacv1.PolicyRule{
-			rule(groupVCScheduling, []string{"list"}, "queues", "podgroups"),
+			rule(groupVCScheduling, []string{"list", "watch"}, "queues", "podgroups"),
 			rule(groupCore, []string{"get"}, "namespaces"), // which may name a queue
 			only([]string{admission.VolcanoWebhook}, rule(groupAdmission, verbs, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")),
 		}, Home: []rbacv1.PolicyRule{ // of the ConfigMap of resource groups, or another one alone, in its namespace

@@ -91,7 +91,15 @@ type Entry struct {
 // Size is how many bytes the line had, 0 for an entry that was not read.
 func (e *Entry) Size() int { return e.size }
 
-// ReadEntry reads a line of a stream, which is not written to after that. One of another format, or that says what no scheduler would say, is an error. Cost: what it says.
+// FormatError says that a stream is of a format which this version does not read: its scheduler, or who wrote the journal, is of another version.
+type FormatError struct{ Format string }
+
+// Error names the format, and what is read.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("the stream's format is %q; this version of muster reads %q and %q", shown(e.Format), StreamFormat, firstFormat)
+}
+
+// ReadEntry reads a line of a stream, which is not written to after that. One of another format, which is a FormatError, or that says what no scheduler would say, is an error. Cost: what it says.
 func ReadEntry(text []byte) (*Entry, error) {
 	if !bytes.HasPrefix(text, []byte(`{"kind":"cycle",`)) { // which have no format, and come thousands of times
 		var head struct {
@@ -102,7 +110,7 @@ func ReadEntry(text []byte) (*Entry, error) {
 			return nil, fmt.Errorf("read a cycle: %w", err)
 		}
 		if head.Kind == Keyframe && head.Format != StreamFormat && head.Format != firstFormat {
-			return nil, fmt.Errorf("read a cycle: the stream's format is %q; this version of muster reads %q", shown(head.Format), StreamFormat)
+			return nil, fmt.Errorf("read a cycle: %w", &FormatError{head.Format})
 		}
 	}
 	var e printed

@@ -93,47 +93,33 @@ func drop[K comparable, V any](from map[K]V, noted map[K]bool, names []K) {
 	}
 }
 
+// note adds what a memory says of each of several objects to what is remembered of it: with makes the one of the other.
+func note[M, V any](all map[string]M, said map[string]V, with func(M, V) M) {
+	for name, v := range said { // order: each object on its own
+		all[name] = with(all[name], v)
+	}
+}
+
 // learn adds what a memory says.
 func (r *remembered) learn(m *cluster.Memory) {
 	r.rest = cluster.Memory{Frozen: m.Frozen, News: m.News}
 	for i := range m.Gangs {
 		r.gangs[m.Gangs[i].Gang] = m.Gangs[i]
 	}
-	for uid, at := range m.Held { // order: each pod on its own, as in those below
-		p := r.pods[uid]
-		p.held = at
-		r.pods[uid] = p
-	}
-	for uid, at := range m.Postponed { // order: likewise
-		p := r.pods[uid]
-		p.postponed = at
-		r.pods[uid] = p
-	}
-	for uid, c := range m.Charged { // order: likewise
-		p := r.pods[uid]
-		p.charged = c
-		r.pods[uid] = p
-	}
-	for uid, g := range m.Gone { // order: likewise
-		p := r.pods[uid]
+	note(r.pods, m.Held, func(p podMemory, at cluster.Instant) podMemory { p.held = at; return p })
+	note(r.pods, m.Postponed, func(p podMemory, at cluster.Instant) podMemory { p.postponed = at; return p })
+	note(r.pods, m.Charged, func(p podMemory, c cluster.Charged) podMemory { p.charged = c; return p })
+	note(r.pods, m.Gone, func(p podMemory, g cluster.Gone) podMemory {
 		p.gone = cluster.Maybe[cluster.Gone]{Set: true, Value: g}
-		r.pods[uid] = p
-	}
+		return p
+	})
 	for _, uid := range m.Returning {
 		p := r.pods[uid]
 		p.returning = true
 		r.pods[uid] = p
 	}
-	for name, at := range m.Moved { // order: each queue on its own
-		q := r.queues[name]
-		q.moved = at
-		r.queues[name] = q
-	}
-	for name, at := range m.Served { // order: likewise
-		q := r.queues[name]
-		q.served = at
-		r.queues[name] = q
-	}
+	note(r.queues, m.Moved, func(q queueMemory, at cluster.Instant) queueMemory { q.moved = at; return q })
+	note(r.queues, m.Served, func(q queueMemory, at cluster.Instant) queueMemory { q.served = at; return q })
 	for i := range m.Holds {
 		id := m.Holds[i].ID()
 		r.holds[id] = m.Holds[i]

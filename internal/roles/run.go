@@ -370,6 +370,7 @@ func (p *process) admit(t turn, log logr.Logger, guard *aside.Guard) error {
 	p.server.AddReadiness("webhooks", c.Ready)
 	p.group.Add(Admission+"-cache", untilAsked(own.Start))
 	p.group.Add(Admission, untilAsked(c.Serve))
+	p.group.Add(Admission+"-volcano", untilAsked(c.Hear))
 	p.group.Add(Admission+"-certificates", t.lead(untilAsked(c.Lead)))
 	return p.followGroups(t, log, guard)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/journal"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/see"
@@ -279,16 +280,9 @@ func BenchmarkKept(b *testing.B) {
 		})
 		gangs = waits
 	}()
-	live := func() float64 {
-		runtime.GC()
-		runtime.GC() // pools are emptied by the second
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc)
-	}
 	pods := 0.0
 	for b.Loop() {
-		began := live()
+		began := kubetest.Held()
 		entry, err := replay.ReadEntry(line)
 		if err != nil {
 			b.Fatal(err)
@@ -299,19 +293,19 @@ func BenchmarkKept(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		followed := live()
+		followed := kubetest.Held()
 		c := &see.Cycle{Case: client.Case(), Registry: builtin.Registry()}
 		run, err := c.Look(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
-		looked := live()
+		looked := kubetest.Held()
 		for _, name := range gangs[:50] {
 			if _, err := see.Explain(b.Context(), c, sim.Key(name)); err != nil {
 				b.Fatal(err)
 			}
 		}
-		explained := live()
+		explained := kubetest.Held()
 		pods = float64(run.Snapshot().MaxPodID())
 		b.ReportMetric((followed-began)/pods, "B/pod-followed")
 		b.ReportMetric((looked-followed)/pods, "B/pod-looked")

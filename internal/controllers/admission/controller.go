@@ -25,6 +25,7 @@ import (
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/app/gate"
 	"github.com/muster-scheduler/muster/internal/controllers/admission/volcano"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
@@ -65,12 +66,13 @@ type Deps struct {
 	Clock clock.WithTicker
 }
 
-// Controller is the admission role: Serve in every replica, Lead in one.
+// Controller is the admission role: Serve and Hear in every replica, Lead in one.
 type Controller struct {
 	deps    Deps
 	options Options
 	hosts   []string // names and addresses by which the API server calls us
 	handler *Handler
+	heard   *heard         // of Volcano's queues and PodGroups
 	clients *x509.CertPool // who may ask; nil for anybody
 	kit     *write.Kit
 	// Of Lead alone: the user that this process is, "" while unknown; when a policy was last made or changed, or else the start; and whether
@@ -94,9 +96,10 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if deps.Clock == nil {
 		deps.Clock = clock.RealClock{}
 	}
+	h := &heard{}
 	handler, err := NewHandler(o.Rules, Sources{
 		Queues: listQueues(deps.Client), Groups: listGroups(deps.Client), Group: findGroup(deps.Client), Shard: deps.Shard, QueueLabel: o.QueueLabel,
-		Volcano: readVolcano(deps.Client, deps.Template),
+		Volcano: readVolcano(deps.Client, h, deps.Template),
 	}, deps.Registry)
 	if err != nil {
 		return nil, err
@@ -111,7 +114,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 		return nil, err
 	}
 	base := service + "." + o.Namespace
-	c := &Controller{guarded: deps.Clock.Now(), deps: deps, options: o, handler: handler, clients: clients, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
+	c := &Controller{guarded: deps.Clock.Now(), deps: deps, options: o, handler: handler, heard: h, clients: clients, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)
 		if err != nil {
@@ -122,15 +125,20 @@ func New(deps Deps, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Watched says which objects the role's cache has to watch: each by its name, so that no right to read others is needed. A watch
-// can select one name of a kind: the configurations of Queues and PodGroups are looked at every so often instead.
+// Watched says which objects the role's cache has to watch: each by its name, so that no right to read others is needed, and where
+// Volcano's face is on its queues and PodGroups, of which little is kept. A watch can select one name of a kind: the configurations of
+// Queues and PodGroups are looked at every so often instead.
 func (o *Options) Watched() cache.Options {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+	by := map[client.Object]cache.ByObject{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: named(o.Secret)}}},
 		&admissionregv1.MutatingWebhookConfiguration{}:   {Field: named(o.Mutating)},
 		&admissionregv1.ValidatingWebhookConfiguration{}: {Field: named(o.Validating)},
-	}}
+	}
+	if len(o.Volcano) > 0 {
+		by[&v1beta1.Queue{}], by[&v1beta1.PodGroup{}] = cache.ByObject{Transform: trimHeard}, cache.ByObject{Transform: trimHeard}
+	}
+	return cache.Options{ByObject: by}
 }
 
 // listQueues reads all queues, past any cache: what a review says must be so.

@@ -36,7 +36,9 @@ const (
 type VolcanoSources struct {
 	// Queues are all queues that there are.
 	Queues func(context.Context) (volcano.Forest, error)
-	// Busy says whether pods run in a queue.
+	// Heard are all queues without a list, as they were a moment ago: their names, parents and states; known is false where there is no telling. By them a review says yes, and never no; nil: there never is.
+	Heard func() (queues volcano.Forest, known bool)
+	// Busy says whether pods run in a queue, or did a moment ago.
 	Busy func(ctx context.Context, queue string) (bool, error)
 	// Template judges the pod templates of Jobs; nil takes them all.
 	Template volcano.TemplateCheck
@@ -44,11 +46,28 @@ type VolcanoSources struct {
 	Notes func(ctx context.Context, namespace string) (map[string]string, error)
 }
 
-// readVolcano reads past any cache: what a review says must be so.
-func readVolcano(c client.Client, template volcano.TemplateCheck) VolcanoSources {
+// readVolcano reads past any cache, but for what may be said by what was heard: a no, and what queues are to each other, must be so.
+func readVolcano(c client.Client, h *heard, template volcano.TemplateCheck) VolcanoSources {
 	const page = 500
+	runs := func(ctx context.Context, queue string, among ...client.ListOption) (bool, error) {
+		var list v1beta1.PodGroupList
+		for {
+			if err := c.List(ctx, &list, append(among, client.Limit(page), client.Continue(list.Continue))...); err != nil {
+				return false, fmt.Errorf("list PodGroups of Volcano's: %w", err)
+			}
+			for i := range list.Items {
+				if runsIn(&list.Items[i]) == queue {
+					return true, nil
+				}
+			}
+			if list.Continue == "" {
+				return false, nil
+			}
+		}
+	}
 	return VolcanoSources{
 		Template: template,
+		Heard:    h.forest,
 		Queues: func(ctx context.Context) (volcano.Forest, error) {
 			var list v1beta1.QueueList
 			if err := c.List(ctx, &list); err != nil {
@@ -61,20 +80,16 @@ func readVolcano(c client.Client, template volcano.TemplateCheck) VolcanoSources
 			return volcano.NewForest(all...), nil
 		},
 		Busy: func(ctx context.Context, queue string) (bool, error) {
-			var list v1beta1.PodGroupList
-			for {
-				if err := c.List(ctx, &list, client.Limit(page), client.Continue(list.Continue)); err != nil {
-					return false, fmt.Errorf("list PodGroups of Volcano's: %w", err)
-				}
-				for i := range list.Items {
-					if list.Items[i].Spec.Queue == queue && list.Items[i].Status.Running > 0 {
-						return true, nil
-					}
-				}
-				if list.Continue == "" {
-					return false, nil
+			one, known := h.runs(queue)
+			if known && one.Name == "" {
+				return false, nil
+			}
+			if known { // most often it still does, and the others need not be read
+				if still, err := runs(ctx, queue, client.InNamespace(one.Namespace), client.MatchingFields{"metadata.name": one.Name}); still || err != nil {
+					return still, err
 				}
 			}
+			return runs(ctx, queue)
 		},
 		Notes: func(ctx context.Context, namespace string) (map[string]string, error) {
 			var ns corev1.Namespace
@@ -164,11 +179,24 @@ func (h *Handler) validateJob(ctx context.Context, req *admissionv1.AdmissionReq
 		}
 		return refuse(kind, j.Name, j.GenerateName, volcano.ValidateJobUpdate(j, old)), nil
 	}
+	wrong, err := h.queued(ctx, func(queues volcano.Forest) field.ErrorList {
+		return volcano.ValidateJob(j, queues, h.sources.Volcano.Template)
+	})
+	return refuse(kind, j.Name, j.GenerateName, wrong), err
+}
+
+// queued judges what comes into a queue: by what was heard of queues, and by what they are now before it is refused.
+func (h *Handler) queued(ctx context.Context, judge func(volcano.Forest) field.ErrorList) (field.ErrorList, error) {
+	if h.sources.Volcano.Heard != nil {
+		if queues, known := h.sources.Volcano.Heard(); known && len(judge(queues)) == 0 {
+			return nil, nil
+		}
+	}
 	queues, err := h.sources.Volcano.Queues(ctx)
 	if err != nil {
-		return answer{}, fmt.Errorf("%w: %w", errSource, err)
+		return nil, fmt.Errorf("%w: %w", errSource, err)
 	}
-	return refuse(kind, j.Name, j.GenerateName, volcano.ValidateJob(j, queues, h.sources.Volcano.Template)), nil
+	return judge(queues), nil
 }
 
 func (h *Handler) validateVCQueue(ctx context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
@@ -218,9 +246,6 @@ func (h *Handler) validateVCGroup(ctx context.Context, req *admissionv1.Admissio
 	if err != nil {
 		return answer{}, err
 	}
-	queues, err := h.sources.Volcano.Queues(ctx)
-	if err != nil {
-		return answer{}, fmt.Errorf("%w: %w", errSource, err)
-	}
-	return refuse(v1beta1.GroupVersion.WithKind("PodGroup").GroupKind(), g.Name, g.GenerateName, volcano.ValidatePodGroup(g, queues)), nil
+	wrong, err := h.queued(ctx, func(queues volcano.Forest) field.ErrorList { return volcano.ValidatePodGroup(g, queues) })
+	return refuse(v1beta1.GroupVersion.WithKind("PodGroup").GroupKind(), g.Name, g.GenerateName, wrong), err
 }

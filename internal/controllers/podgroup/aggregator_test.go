@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 var gangKey = types.NamespacedName{Namespace: "ns", Name: "gang"}
@@ -719,16 +720,9 @@ func BenchmarkLonePods(b *testing.B) {
 		bound[i].Spec.NodeName = "n1"
 		bound[i].Annotations[keys.ChargedAnnotation] = "q/" + group.Name
 	}
-	held := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	b.ReportAllocs()
 	for b.Loop() {
-		before := held()
+		before := kubetest.Held()
 		f := newAggregator([]string{"kai-scheduler"}, keys.QueueLabel)
 		f.queueChanged(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}})
 		for _, pods := range [][]*corev1.Pod{waiting, bound} {
@@ -736,7 +730,7 @@ func BenchmarkLonePods(b *testing.B) {
 				must(b)(f.podChanged(p))
 			}
 		}
-		b.ReportMetric(float64(held()-before)/n, "held-B/pod")
+		b.ReportMetric((kubetest.Held()-before)/n, "held-B/pod")
 		runtime.KeepAlive(f)
 	}
 }

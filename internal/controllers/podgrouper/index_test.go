@@ -7,11 +7,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 // TestIndex: values are there once, whichever came first goes first, and nothing is left of those that went.
@@ -167,6 +171,56 @@ func TestOwnedEvents(t *testing.T) {
 	})
 }
 
+// TestOwnedAcrossRelist: what happened to pods while the role was told nothing, until its watch was refused as too old (410 Gone) and it listed anew, is in the index: of those that were deleted and made anew by
+// their names, that they are others, and of another owner. They are grouped by it.
+func TestOwnedAcrossRelist(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := ref("batch/v1", "Job", "first"), ref("batch/v1", "Job", "second")
+		w := server(t, job("first", nil), job("second", nil), podOf("moved", first), podOf("again", first), podOf("gone", first), podOf("stays", first))
+		stop := w.run(w.Process("podgrouper"))
+		defer stop()
+		is := func(step string, owner types.UID, want ...string) {
+			t.Helper()
+			var got []string
+			for _, n := range w.role.grouper.pods.of(owner) {
+				got = append(got, n.Name)
+			}
+			slices.Sort(got)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s, of %s: %s", step, owner, d)
+			}
+		}
+		w.sleep(time.Second)
+		is("what was there", "u-first", "again", "gone", "moved", "stays")
+		anew := func(name string, owner *metav1.OwnerReference) *corev1.Pod {
+			p := podOf(name, owner)
+			p.UID += "-anew"
+			return p
+		}
+		w.Hold("Pod")
+		w.Remove(w.pod("moved"), w.pod("again"), w.pod("gone"))
+		w.Put(anew("moved", second), anew("again", first), podOf("new", second))
+		w.sleep(time.Second)
+		is("nothing is told", "u-first", "again", "gone", "moved", "stays")
+		w.Expire("Pod")
+		w.Release("Pod")
+		w.sleep(time.Minute)
+		is("listed anew", "u-first", "again", "stays")
+		is("listed anew", "u-second", "moved", "new")
+		for name, want := range map[string]string{"moved": "pg-second-u-second", "new": "pg-second-u-second", "again": "pg-first-u-first", "stays": "pg-first-u-first"} {
+			if got := w.pod(name).Annotations[keys.PodGroupAnnotation]; got != want {
+				t.Errorf("pod %s is in %q, want %q", name, got, want)
+			}
+		}
+		w.Remove(w.pod("moved"), w.pod("again"), w.pod("new"), w.pod("stays"))
+		synctest.Wait()
+		if n := len(w.role.grouper.pods.pods); n != 0 {
+			t.Errorf("%d owners are left", n)
+		}
+	})
+}
+
 // BenchmarkOwned is what is kept to find 4,000 pods that stand alone.
 func BenchmarkOwned(b *testing.B) {
 	const n = 4000
@@ -174,20 +228,13 @@ func BenchmarkOwned(b *testing.B) {
 	for i := range pods {
 		pods[i] = podOf(fmt.Sprintf("fill-%d-abcde", i), ref("batch/v1", "Job", fmt.Sprintf("fill-%d", i)))
 	}
-	held := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	for b.Loop() {
-		before := held()
+		before := kubetest.Held()
 		o := newOwned([]string{pods[0].Spec.SchedulerName})
 		for _, p := range pods {
 			o.saw(nil, p)
 		}
-		b.ReportMetric(float64(held()-before)/n, "held-B/pod")
+		b.ReportMetric((kubetest.Held()-before)/n, "held-B/pod")
 		runtime.KeepAlive(o)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -27,7 +26,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -307,33 +305,12 @@ func (f *fuzzing) admission(t *testing.T) string {
 // roleAccount makes a role's service account, with its rights, and returns a kubeconfig with its token.
 func (w *fixture) roleAccount(t *testing.T, role string) string {
 	t.Helper()
-	name, may := install.Name(role), install.Rules(role)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: keys.Namespace, Name: name}}
-	w.create(t, account)
-	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: keys.Namespace, Name: name}}
-	w.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: may.Cluster})
-	w.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}})
-	for ns, rules := range map[string][]rbacv1.PolicyRule{keys.Namespace: may.Home, keys.ReservationNamespace: may.Reserved} {
-		if len(rules) == 0 {
-			continue
-		}
-		w.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: rules})
-		w.create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
-	}
-	token, err := w.lab.Client().CoreV1().ServiceAccounts(keys.Namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)},
-	}, metav1.CreateOptions{})
+	may := install.Rules(role)
+	path, err := w.lab.AddAccount(t.Context(), lab.Account{
+		Namespace: keys.Namespace, Name: install.Name(role), Cluster: may.Cluster,
+		In: map[string][]rbacv1.PolicyRule{keys.Namespace: may.Home, keys.ReservationNamespace: may.Reserved},
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	config := w.lab.Config()
-	file := clientcmdapi.NewConfig()
-	file.Clusters["lab"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
-	file.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	file.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: name}
-	file.CurrentContext = "lab"
-	path := filepath.Join(t.TempDir(), role+".kubeconfig")
-	if err := clientcmd.WriteToFile(*file, path); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -109,7 +109,12 @@ func TestVolcanoAdmission(t *testing.T) {
 	if made.Spec.Reclaimable == nil || !*made.Spec.Reclaimable || made.Spec.Weight != 1 {
 		t.Errorf("the queue is completed to %+v", made.Spec)
 	}
-	refused("a Job above a queue", bareJob(ns, "above", "team"), "has queues below it, such as team-a")
+	b.must(t, guard, func() string { // once the role has heard of it
+		if said := answer(bareJob(ns, "above", "team")); !strings.Contains(said, "has queues below it, such as team-a") {
+			return "a Job above a queue: " + said
+		}
+		return ""
+	})
 	refused("a Job in root", bareJob(ns, "root", vckeys.RootQueue), "no Job is in root")
 	refused("a queue below none", queue("lost", "gone"), `Queue.scheduling.volcano.sh "lost" is invalid: spec.parent: Not found: "gone"`)
 	b.create(t, bareJob(ns, "leaf", "team-a"))
