@@ -204,12 +204,17 @@ func (t *trial) start(ctx context.Context) (err error) {
 		t.sched = nil
 		return err
 	}
-	go func(c *child) {
-		<-c.done
-		if !c.wanted.Load() {
-			t.stop(c.ended())
+	for _, c := range []*child{t.sched, t.controllers} {
+		if c == nil {
+			continue
 		}
-	}(t.sched)
+		go func() {
+			<-c.done
+			if !c.wanted.Load() {
+				t.stop(c.ended())
+			}
+		}()
+	}
 	return nil
 }
 
@@ -290,11 +295,11 @@ func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	pods, n := t.o.seen()
-	out := map[string]float64{}
-	if t.sched != nil { // else nobody places them
-		if out, err = measure(pods, t.begin.at); err != nil {
-			return nil, err
-		}
+	out, err := measure(pods, t.begin.at)
+	if err != nil {
+		return nil, err
+	}
+	if t.sched != nil {
 		out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
 		out["rss_mib"] = memoryOf(t.sched.pid(), "VmHWM")
 	}

@@ -86,6 +86,7 @@ func volcanoClientOptions() app.ClientOptions { return app.ClientOptions{QPS: 50
 func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	o, g, c := vcjob.DefaultOptions(), vcpodgroup.DefaultOptions(), volcanoClientOptions()
 	app.BindLogFlags(fs, &s.Log)
+	s.profilerFlags(fs)
 	fs.Float32Var(&s.Client.QPS, "kube-api-qps", c.QPS, "the same as --qps")
 	fs.IntVar(&s.Client.Burst, "kube-api-burst", c.Burst, "the same as --burst")
 	fs.StringVar(&s.Listen, "listen-address", ":8081", "address of /metrics; empty or 0 for none")
