@@ -459,7 +459,7 @@ func (t *trial) bare(ctx context.Context) (map[string]float64, error) {
 			return err
 		}
 		var pods []*corev1.Pod
-		for _, o := range vcjob.Made(j) {
+		for _, o := range vcjob.Makes(j) {
 			if err := create(o); err != nil {
 				return err
 			}

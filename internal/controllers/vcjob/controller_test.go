@@ -589,8 +589,8 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// TestMade: what is said to be made of a Job is what the controller makes of it, but for what the API server adds.
-func TestMade(t *testing.T) {
+// TestMakes: what is said to be made of a Job is what the controller makes of it, but for what the API server adds.
+func TestMakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
@@ -600,7 +600,7 @@ func TestMade(t *testing.T) {
 		w.Get(j)
 		j.Status = batch.JobStatus{}
 		var names []string
-		for _, want := range Made(j) {
+		for _, want := range Makes(j) {
 			got := want.DeepCopyObject().(client.Object)
 			if !w.Get(got) {
 				t.Errorf("%T %s is not there", want, want.GetName())

@@ -9,10 +9,10 @@ import (
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 )
 
-// Made is what the controller makes for a Job that the API server has, in this order, once its gang is admitted: what its plugins need, its
+// Makes is what the controller makes for a Job that the API server has, in this order, once its gang is admitted: what its plugins need, its
 // PodGroup, and those of its pods that wait for no other task. It is for those who compare the controller with what the API server takes;
 // its status is not in it.
-func Made(j *batch.Job) (all []client.Object) {
+func Makes(j *batch.Job) (all []client.Object) {
 	b, k, o := newBook(), client.ObjectKeyFromObject(j), rules{refusals: -1, scheduler: DefaultOptions().SchedulerName}
 	q := &scheduling.Queue{}
 	q.Name = j.Spec.Queue
