@@ -295,11 +295,11 @@ func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	pods, n := t.o.seen()
-	out := map[string]float64{}
-	if t.sched != nil { // else nobody places them
-		if out, err = measure(pods, t.begin.at); err != nil {
-			return nil, err
-		}
+	out, err := measure(pods, t.begin.at)
+	if err != nil {
+		return nil, err
+	}
+	if t.sched != nil {
 		out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
 		out["rss_mib"] = memoryOf(t.sched.pid(), "VmHWM")
 	}

@@ -472,8 +472,37 @@ func (s *Store) setWaiting(g *Gang) {
 // setPartial notes whether the gang is worth a look by whoever cares for incomplete gangs: a tree of sets may be
 // incomplete however many pods it has; and whether its pods hold room otherwise than its object reads.
 func (s *Store) setPartial(g *Gang) {
-	s.partial = setBit(s.partial, g.ID, !g.StaleSince.IsZero() || g.ActivePods > 0 && (g.ActivePods-g.StrayPods < g.least || len(g.Sets) > 2))
+	s.partial = setBit(s.partial, g.ID, !g.StaleSince.IsZero() || g.ActivePods > 0 && (g.ActivePods-g.StrayPods < g.least || len(g.Sets) > 2 && !s.filled(g)))
 	s.odd = setBit(s.odd, g.ID, g.StrayPods > 0 || g.Key.Remnant() && g.ActivePods > 0)
+}
+
+// countedPods is of how many pods a gang may be to be counted by set at each change of one of them. Larger ones of several sets are always worth a look.
+const countedPods = 256
+
+// filled says that each set of a gang's tree has its minimum of pods with room. False may be said of one that has: while pods wait, and of what takes long to count.
+func (s *Store) filled(g *Gang) bool {
+	if g.PendingPods+g.GatedPods > 0 || len(g.Pods) > countedPods {
+		return false
+	}
+	var few [4 * fewSets]int32
+	have := few[:]
+	if len(g.Sets) > len(few) {
+		have = make([]int32, len(g.Sets))
+	}
+	for _, id := range g.Pods {
+		if p := s.pods.get(int32(id)); p.Ours && p.Phase.Active() && p.Set != None {
+			have[p.Set]++
+		}
+	}
+	for i := range g.Sets {
+		switch set := &g.Sets[i]; {
+		case set.Leaf && have[i] < set.Min, !set.Leaf && int(set.Min) > len(set.Children):
+			return false
+		case set.Pods > 0 && (i > 0 || g.ActivePods-g.StrayPods < set.Pods):
+			return false
+		}
+	}
+	return true
 }
 
 func without(ids []PodID, id PodID) []PodID {

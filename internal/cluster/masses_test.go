@@ -44,3 +44,54 @@ func TestGangsWithoutPodsWaitForNothing(t *testing.T) {
 		t.Errorf("left over: %v", got)
 	}
 }
+
+// TestCompleteTreesArePartialNoMore: of gangs of several sets, of which masses run, only those are asked about that may lack pods of a set.
+func TestCompleteTreesArePartialNoMore(t *testing.T) {
+	t.Parallel()
+	s := NewStore(Options{})
+	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"cpu", 8000}}}, QueueState{Name: "q"})
+	tree := func(least, pods int32) []Set {
+		return []Set{{Parent: None, Children: []int32{1, 2}, Min: 2, Pods: pods}, {Name: "a", Leaf: true, Min: least}, {Name: "b", Leaf: true, Min: 1}}
+	}
+	key := Key{"kai", "ns", "g"}
+	s.Apply(GangState{Key: key, UID: "u", Queue: "q", Sets: tree(1, 0)})
+	pod := func(name, set string, phase Phase) {
+		s.Apply(PodState{UID: name, Namespace: "ns", Name: name, Gang: key, SetName: set, NodeName: "n", Phase: phase, Ours: true, Requests: []Quantity{{"cpu", 100}}})
+	}
+	now := int64(0)
+	is := func(what string, want bool) {
+		t.Helper()
+		now++
+		n := 0
+		for range s.Snapshot(UnixNano(now * 1e9)).PartialGangs() {
+			n++
+		}
+		if (n == 1) != want {
+			t.Errorf("%s: %d gangs may lack pods, want %v", what, n, want)
+		}
+	}
+	is("no pods", false)
+	pod("a0", "a", Bound)
+	pod("a1", "a", Running)
+	is("two of one set", true)
+	pod("b0", "b", Bound)
+	is("each set has its minimum", false)
+	pod("b0", "b", Running)
+	is("they run", false)
+	pod("b0", "b", Succeeded)
+	is("one has ended", true)
+	pod("b0", "b", Running)
+	s.Apply(GangState{Key: key, UID: "u", Queue: "q", Sets: tree(3, 0)})
+	is("a minimum has grown", true)
+	s.Apply(GangState{Key: key, UID: "u", Queue: "q", Sets: tree(1, 4)})
+	is("the tree needs one more, of any set", true)
+	pod("a2", "a", Running)
+	is("it has", false)
+	s.Apply(PodGone{UID: "b0"})
+	is("one is gone", true)
+	pod("b0", "b", Running)
+	for i := range countedPods {
+		pod(string(rune('A'+i/26))+string(rune('a'+i%26)), "a", Running)
+	}
+	is("too many to count", true)
+}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
+	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
@@ -107,4 +109,33 @@ func TestCountsComeInTheEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPodsOnTheirWay: that a gang lacks pods is not told of its Job by him who makes them; that it lacks room is.
+func TestPodsOnTheirWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.start()
+		j := wide("j", 8)
+		w.Put(j)
+		pass(time.Second)
+		statuses(w.Server)
+		lacks := func(reason string) {
+			g := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: groupName(w.job())}}
+			kubetest.Edit(w.Server, g, func(g *scheduling.PodGroup) {
+				g.Status.Phase = scheduling.PodGroupInqueue
+				g.Status.Conditions = []scheduling.PodGroupCondition{{Type: scheduling.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: reason, Message: "so it is"}}
+			})
+			pass(60 * time.Millisecond)
+		}
+		lacks(scheduling.NotEnoughPodsReason)
+		if n := statuses(w.Server); n != 0 {
+			t.Errorf("%d statuses of a Job whose pods are being made, want none", n)
+		}
+		lacks(scheduling.NotEnoughResourcesReason)
+		if s := w.job().Status.State; s.Reason != reasonGroup {
+			t.Errorf("the Job waits for %q (%s), want %s", s.Reason, s.Message, reasonGroup)
+		}
+	})
 }

@@ -85,15 +85,18 @@ func (b *book) sync(e *entry, own []*member, p *plan, is *batch.JobStatus, now t
 	if until, made := e.awaits(groupName(j), now); g == nil && made {
 		p.group, p.again = nil, sooner(p.again, until)
 	}
-	if c := waitsFor(g); c != nil && settled(j, is) == batch.Pending {
+	if g != nil && g.Status.Phase != "" && g.Status.Phase != scheduling.PodGroupPending {
+		b.missing(e, own, p, plugins, g.Name, now, o)
+	}
+	if c := waitsFor(g); c != nil && settled(j, is) == batch.Pending && !(c.Reason == scheduling.NotEnoughPodsReason && e.enough(own, p)) {
 		because(reasonGroup, "%s: %s", c.Reason, c.Message)
 	}
-	if g == nil || g.Status.Phase == "" || g.Status.Phase == scheduling.PodGroupPending {
-		e.surplus(own, p)
-		return
-	}
-	b.missing(e, own, p, plugins, g.Name, now, o)
 	e.surplus(own, p)
+}
+
+// enough says whether the gang has its minimum of pods by now, or is getting them: that it lacks pods is what the scheduler says while they are being made.
+func (e *entry) enough(own []*member, p *plan) bool {
+	return len(own)+len(p.make)+len(e.made) >= int(e.job.Spec.MinAvailable)
 }
 
 // waitsFor is the newest condition of a group that says what it waits for; nil if none does.

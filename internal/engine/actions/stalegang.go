@@ -17,16 +17,21 @@ type StaleGang struct{}
 
 // Run looks at every gang that has some pods and may have too few: O(their pods).
 func (StaleGang) Run(s *engine.Session) {
-	var gangs []*ledger.GangState
-	for gang := range s.Snap.PartialGangs() {
-		gangs = append(gangs, s.Ledger.Gang(gang.ID))
+	type one struct {
+		*ledger.GangState
+		stale bool
 	}
-	slices.SortFunc(gangs, func(a, b *ledger.GangState) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	var gangs []one
+	for gang := range s.Snap.PartialGangs() {
+		g := s.Ledger.Gang(gang.ID)
+		if is := stale(s, g); is || !g.StaleSince.IsZero() { // of a tree of sets each gang that runs is looked at, and hardly one is stale
+			gangs = append(gangs, one{g, is})
+		}
+	}
+	slices.SortFunc(gangs, func(a, b one) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
 	for _, g := range gangs {
-		if !stale(s, g) {
-			if !g.StaleSince.IsZero() {
-				s.Recorder.Stale(g, cluster.Instant{})
-			}
+		if !g.stale {
+			s.Recorder.Stale(g.GangState, cluster.Instant{})
 			continue
 		}
 		since := cmp.Or(s.Snap.Past(g.StaleSince), s.Snap.Now)
@@ -34,13 +39,13 @@ func (StaleGang) Run(s *engine.Session) {
 		if g.StaleGrace.Set {
 			grace = g.StaleGrace.Value
 		}
-		s.Recorder.Stale(g, since)
+		s.Recorder.Stale(g.GangState, since)
 		switch {
 		case grace < 0:
 		case s.Snap.Now.Sub(since) < grace:
 			s.Recorder.WakeAt(since.Add(grace))
 		default:
-			release(s, g)
+			release(s, g.GangState)
 		}
 	}
 }
