@@ -120,9 +120,9 @@ func TestConfigMap(t *testing.T) {
 
 		keyed := ref
 		keyed.Key = "k"
-		s.Put(configMap("c", "l", "three"))
+		step("three", configMap("c", "l", "three"))
 		run(t, s.Process("two"), keyed, tell)
-		step(`three;ConfigMap v/c has no key "k"; it has ["l"]`, nil)
+		step(`ConfigMap v/c has no key "k"; it has ["l"]`, nil)
 	})
 }
 
