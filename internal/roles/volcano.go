@@ -92,7 +92,7 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Listen, "listen-address", ":8081", "address of /metrics; empty or 0 for none")
 	fs.StringVar(&s.ProbeListen, volcanoProbeFlag, ":11251", "address of /healthz and /readyz; empty or 0 for none")
 	fs.StringSliceVar(&s.Controllers, "controllers", []string{"*", "-" + shardingController}, "which controllers run: * for all, NAME or +NAME for one, -NAME for all but one; known: "+strings.Join(knownControllers(), ", "))
-	fs.IntVar(&s.Workers, "worker-threads", o.Workers, "Jobs that are written about at a time; and JobFlows and JobTemplates")
+	fs.IntVar(&s.Workers, "worker-threads", o.Workers, "workers, each of which writes about four Jobs at a time; and JobFlows and JobTemplates that are written about at a time")
 	fs.IntVar(&s.QueueWorkers, "worker-threads-for-queue", 5, "queues that are written at a time")
 	fs.BoolVar(&s.QueueAllocated, "queue-allocated", true, "say in the status of queues what they hold; false where Volcano's own scheduler does")
 	fs.IntVar(&s.GroupWorkers, "worker-threads-for-podgroup", g.Workers, "PodGroups of bare pods that are written about at a time")

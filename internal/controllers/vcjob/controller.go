@@ -34,11 +34,15 @@ const (
 	// retryMin and retryMax bound the wait after failed writes, which doubles.
 	retryMin = 5 * time.Millisecond
 	retryMax = 3 * time.Minute
+
+	// jobsPerWorker is about how many Jobs a worker writes at a time. A worker of Volcano's has one, but all pods of it under way at once; ours makes one pod first and a few at a time then, and would leave the API server waiting
+	// where Jobs are small.
+	jobsPerWorker = 4
 )
 
 // Options are the settings of the controller.
 type Options struct {
-	// Workers is how many Jobs are written about at a time; 1 or more.
+	// Workers is of how many workers' worth of Jobs is written about at a time, jobsPerWorker each; 1 or more.
 	Workers int
 	// MaxRequeue is how many times in turn the API server may refuse what a Job needs before the Job is terminated; below 0: without end.
 	MaxRequeue int
@@ -97,7 +101,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	c := &Controller{deps: deps, kit: kit, book: newBook()}
 	b, r := c.book, rules{refusals: o.MaxRequeue, scheduler: o.SchedulerName}
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[key, plan]{
-		Name: "vcjob", Workers: o.Workers, MinRetry: retryMin, MaxRetry: retryMax,
+		Name: "vcjob", Workers: jobsPerWorker * o.Workers, MinRetry: retryMin, MaxRetry: retryMax,
 		Tenant: func(k key) string { return k.Namespace },
 		About: func(k key) client.Object {
 			return &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}

@@ -32,9 +32,9 @@ func (s side) together(all []func() error) error {
 	return errors.Join(errs...)
 }
 
-// slowly does so many things: the first by itself, then two at once, four, and so on up to mostTogether. It ends after those at once of which one failed, since the rest would hardly fare better, and returns what failed.
+// slowly does so many things: the first by itself, and the rest, mostTogether at a time, if that was well. It ends after those at once of which one failed, since the rest would hardly fare better, and returns what failed.
 func (s side) slowly(n int, do func(i int) error) error {
-	for done, size := 0, 1; done < n; size = min(2*size, mostTogether) {
+	for done, size := 0, 1; done < n; size = mostTogether {
 		var some []func() error
 		for i := done; i < min(done+size, n); i++ {
 			some = append(some, func() error { return do(i) })

@@ -12,7 +12,7 @@ import (
 // TestSlowly: of many things the first is done by itself, and then more at once, each once and at most mostTogether; where one fails those of its group are done and no later one.
 func TestSlowly(t *testing.T) {
 	t.Parallel()
-	for n, failing := range map[int]int{0: -1, 1: -1, 40: -1, 41: 0, 42: 5, 43: 42} { // order: each for itself
+	for n, failing := range map[int]int{0: -1, 1: -1, 40: -1, 41: 0, 42: 5, 43: 42, 44: 20} { // order: each for itself
 		var mu sync.Mutex
 		done, now, most := map[int]int{}, 0, 0
 		err := side{}.slowly(n, func(i int) error {
@@ -32,7 +32,9 @@ func TestSlowly(t *testing.T) {
 		case 0:
 			want = 1
 		case 5:
-			want = 7 // 1, 2 and 4
+			want = 1 + mostTogether
+		case 20:
+			want = 1 + 2*mostTogether
 		}
 		if (err != nil) != (failing >= 0) || len(done) != want || most > mostTogether {
 			t.Errorf("%d, of which %d fails: %d done, at most %d at once: %v", n, failing, len(done), most, err)
