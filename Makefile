@@ -21,6 +21,8 @@ VULNDB      ?= https://vuln.go.dev
 
 # Packages that have tests behind the build tag "lab".
 LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files --cached --others --exclude-standard '*lab_test.go'))))
+# Of these the one that has the whole system, each test with much of the machine.
+LAB_WHOLE    = internal/lab/e2e/
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
@@ -39,9 +41,11 @@ test: ## Every test that needs no running lab
 	cd internal/vm/conformity && $(GO) test -count=1 -ldflags=-w -timeout 5m ./...
 	cd client && $(GO) test -count=1 -ldflags=-w -timeout 5m ./...
 
-test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
-	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
-	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 45m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
+test-lab: build ## Tests against a real API server with simulated nodes: the whole system by itself, and before it the other packages, two at a time
+	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -ex; \
+	  export MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster; \
+	  $(GO) test -count=1 -tags lab -p 2 -timeout 45m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(filter-out $(LAB_WHOLE),$(LAB_PKGS))); \
+	  $(GO) test -count=1 -tags lab -timeout 45m -ldflags "$(LAB_LDFLAGS)" ./$(LAB_WHOLE); fi
 	cd deploy/chart/e2e && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^(TestInstall|TestVMAdmission|TestVolcanoRights)$$' -timeout 10m -ldflags -w ./...
 
 test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real node, in containers (needs root, cgroups, and Debian's containerd, runc, containernetworking-plugins, iptables, busybox-static)

@@ -68,12 +68,16 @@ func (e *entry) own() []*member {
 }
 
 // tells says whether what becomes of a pod is an event: not if the controller is ending it, or an earlier version of the Job made it.
-func (e *entry) tells(m *member) bool {
-	return m.pod.DeletionTimestamp == nil && m.pod.Annotations[keys.OutOfSync] != "true" && m.version >= e.job.Status.Version
+func (e *entry) tells(m *member) bool { return !leaving(m) && m.version >= e.job.Status.Version }
+
+// leaving says whether a pod is to be gone.
+func leaving(m *member) bool {
+	return m.pod.DeletionTimestamp != nil || m.pod.Annotations[keys.OutOfSync] == "true"
 }
 
 // ofTask is what has happened to a task: all of its pods have succeeded, or they were restarted too often. The pod that is named is the
-// first by name that counts.
+// first by name that counts. One that is ending has not succeeded any more: it may be the answer to that very event, which would otherwise be
+// told again of the next pod until it is gone.
 func (e *entry) ofTask(t *batch.TaskSpec, own []*member) (out []request) {
 	var succeeded, restarts int32
 	var done, restarted *member
@@ -81,7 +85,7 @@ func (e *entry) ofTask(t *batch.TaskSpec, own []*member) (out []request) {
 		if m.task != t.Name {
 			continue
 		}
-		if m.pod.Status.Phase == corev1.PodSucceeded {
+		if m.pod.Status.Phase == corev1.PodSucceeded && !leaving(m) {
 			succeeded++
 			if done == nil && e.tells(m) {
 				done = m
