@@ -122,10 +122,16 @@ func queued(b *testing.B, nodes, waiting int) *Cycle {
 // BenchmarkExplain is what questions cost on 500 full nodes on which 2,000 gangs of 50 shapes (and four queues) wait: "one" the answer for one gang of a
 // cycle that was looked at, with its 99th percentile; "cycle" the first answer of a new cycle; "all" those of all gangs anew; "inline" one, proven
 // at its place; "whatif" one change.
-func BenchmarkExplain(b *testing.B) {
-	c := queued(b, 500, 2000)
+func BenchmarkExplain(b *testing.B) { explaining(b, 500, 2000) }
+
+// BenchmarkExplainLarge is BenchmarkExplain of 5,000 nodes and 10,000 gangs of 50 shapes.
+func BenchmarkExplainLarge(b *testing.B) { explaining(b, 5000, 10000) }
+
+func explaining(b *testing.B, nodes, waiting int) {
+	b.Helper()
+	c := queued(b, nodes, waiting)
 	fresh := func() *Cycle { return &Cycle{Cluster: c.Cluster, Case: c.Case, Registry: c.Registry} }
-	key := func(i int) cluster.Key { return sim.Key(fmt.Sprintf("waits-%d", i%2000)) }
+	key := func(i int) cluster.Key { return sim.Key(fmt.Sprintf("waits-%d", i%waiting)) }
 	b.Run("one", func(b *testing.B) {
 		k := fresh()
 		if _, err := Explain(b.Context(), k, key(0)); err != nil {
@@ -152,7 +158,7 @@ func BenchmarkExplain(b *testing.B) {
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
 			k := fresh()
-			for i := range 2000 {
+			for i := range waiting {
 				if _, err := Explain(b.Context(), k, key(i)); err != nil {
 					b.Fatal(err)
 				}
@@ -165,7 +171,7 @@ func BenchmarkExplain(b *testing.B) {
 			b.Fatal(err)
 		}
 		for i := 0; b.Loop(); i++ {
-			if _, err := InLine(b.Context(), k, key(i*37+1400)); err != nil {
+			if _, err := InLine(b.Context(), k, key(i*37+waiting*7/10)); err != nil {
 				b.Fatal(err)
 			}
 		}
