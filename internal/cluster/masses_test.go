@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -94,4 +95,65 @@ func TestCompleteTreesArePartialNoMore(t *testing.T) {
 		pod(string(rune('A'+i/26))+string(rune('a'+i%26)), "a", Running)
 	}
 	is("too many to count", true)
+}
+
+// TestWhoLacksPodsIsPartial: after each change of random histories a gang of several sets that has room, and has a set without its minimum, is among those that are asked about. The pods of a set are counted anew here.
+func TestWhoLacksPodsIsPartial(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	lacked, left := 0, 0
+	for range 400 {
+		s := NewStore(Options{})
+		s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"cpu", 8000}}}, QueueState{Name: "q"})
+		key := Key{"kai", "ns", "g"}
+		reads := func() GangState {
+			return GangState{Key: key, UID: "u", Queue: "q", Sets: []Set{
+				{Parent: None, Children: []int32{1, 2}, Min: 2, Pods: r.Int32N(5)}, {Name: "a", Leaf: true, Min: r.Int32N(3)}, {Name: "b", Leaf: true, Min: r.Int32N(3)},
+			}}
+		}
+		s.Apply(reads())
+		for step := range 40 {
+			uid := string(rune('0' + r.IntN(6)))
+			var e Event = PodState{
+				UID: uid, Namespace: "ns", Name: uid, Gang: key, SetName: []string{"a", "b", "none"}[r.IntN(3)], NodeName: "n", Ours: r.IntN(6) > 0,
+				Phase: []Phase{Bound, Running, Succeeded, Failed, Releasing}[r.IntN(5)], Requests: []Quantity{{"cpu", 100}},
+			}
+			switch r.IntN(8) {
+			case 0:
+				e = reads()
+			case 1:
+				e = PodGone{UID: uid}
+			}
+			s.Apply(e)
+			snap := s.Snapshot(UnixNano(int64(step+1) * 1e9))
+			asked := false
+			for range snap.PartialGangs() {
+				asked = true
+			}
+			g := snap.GangByKey(key)
+			have, all, holds := make([]int32, len(g.Sets)), int32(0), false
+			for _, id := range g.Pods {
+				p := snap.Pod(id)
+				if !p.Ours || !p.Phase.Active() {
+					continue
+				}
+				if holds = true; p.Set != None {
+					have[p.Set]++
+					all++
+				}
+			}
+			lacks := all < g.Sets[0].Pods || have[1] < g.Sets[1].Min || have[2] < g.Sets[2].Min
+			switch {
+			case lacks && holds && !asked:
+				t.Fatalf("after %#v: %v pods in the sets %+v, and nobody asks about the gang", e, have, g.Sets)
+			case lacks && holds:
+				lacked++
+			case holds && !asked:
+				left++
+			}
+		}
+	}
+	if lacked < 1000 || left < 1000 {
+		t.Errorf("%d gangs lacked pods, %d were left alone: the histories say too little", lacked, left)
+	}
 }

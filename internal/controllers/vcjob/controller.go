@@ -2,7 +2,6 @@ package vcjob
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -270,10 +269,7 @@ func (c *Controller) status(ctx context.Context, p plan, j *batch.Job, before er
 	if p.status == nil {
 		return before == nil, before
 	}
-	body, err := json.Marshal([]patchOp{{"test", "/metadata/resourceVersion", p.job.ResourceVersion}, {"add", "/status", p.status}})
-	if err != nil {
-		return false, fmt.Errorf("status of Job %s: %w", p.key, err)
-	}
+	body := write.Body([]patchOp{{"test", "/metadata/resourceVersion", p.job.ResourceVersion}, {"add", "/status", p.status}})
 	result, err := c.kit.JSONStatus(ctx, j, body)
 	switch result {
 	case write.Written:
@@ -366,10 +362,7 @@ func (c *Controller) make(ctx context.Context, k key, o client.Object) error {
 func (c *Controller) kill(ctx context.Context, pod *corev1.Pod) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
 	if pod.Annotations[keys.OutOfSync] != "true" {
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]string{keys.OutOfSync: "true"}}})
-		if err != nil {
-			return fmt.Errorf("mark pod %s: %w", pod.Name, err)
-		}
+		body := write.Body(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]string{keys.OutOfSync: "true"}}})
 		switch result, err := c.kit.Merge(ctx, p, body); {
 		case err != nil || result == write.Gone:
 			return err

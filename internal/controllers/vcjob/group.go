@@ -2,8 +2,6 @@ package vcjob
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // groupFor makes a Job's PodGroup, or brings one up to date; nil: it is. Of one that exists the priority class, the minimums and the
@@ -53,11 +52,7 @@ func (b *book) groupFor(j *batch.Job, have *scheduling.PodGroup) *groupWrite {
 	if len(change) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": have.UID}, "spec": change})
-	if err != nil {
-		panic(fmt.Sprintf("a PodGroup's spec does not encode: %v", err))
-	}
-	return &groupWrite{group: have, patch: body}
+	return &groupWrite{group: have, patch: write.Body(map[string]any{"metadata": map[string]any{"uid": have.UID}, "spec": change})}
 }
 
 // groupSpec is what a Job's PodGroup asks for.

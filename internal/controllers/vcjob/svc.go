@@ -1,9 +1,7 @@
 package vcjob
 
 import (
-	"encoding/json"
 	"flag"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -13,6 +11,7 @@ import (
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // env tells containers their pod's number in its task.
@@ -90,10 +89,7 @@ func (s *svc) objects() []object {
 	}
 	pods := map[string]string{keys.JobName: j.Name, keys.JobNamespace: j.Namespace}
 	data := s.hosts()
-	refresh, err := json.Marshal([]patchOp{{"test", "/metadata/ownerReferences/0/uid", j.UID}, {"add", "/data", data}})
-	if err != nil {
-		panic(fmt.Sprintf("texts do not encode: %v", err))
-	}
+	refresh := write.Body([]patchOp{{"test", "/metadata/ownerReferences/0/uid", j.UID}, {"add", "/data", data}})
 	out := []object{
 		{Object: &corev1.ConfigMap{ObjectMeta: meta(j.Name + "-svc"), Data: data}, refresh: refresh},
 		{Object: &corev1.Service{ObjectMeta: meta(j.Name), Spec: corev1.ServiceSpec{

@@ -2,7 +2,6 @@ package vcpodgroup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -180,12 +179,9 @@ func (c *Controller) create(ctx context.Context, p plan) error {
 
 // mark tells the very pod that was looked at which PodGroup it is in, unless it was told another meanwhile.
 func (c *Controller) mark(ctx context.Context, pod *corev1.Pod, group string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	body := write.Body(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": map[string]string{keys.GroupName: group},
 	}})
-	if err != nil {
-		return fmt.Errorf("mark pod %s: %w", client.ObjectKeyFromObject(pod), err)
-	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	result, err := c.kit.Merge(ctx, p, body)
 	if err != nil {

@@ -2,8 +2,6 @@ package vcpodgroup
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // unseen is how long a PodGroup that was made may take to be seen before it is made again, should it have come and gone unnoticed.
@@ -242,9 +241,5 @@ func change(have, want *scheduling.PodGroup) []byte {
 		return nil
 	}
 	meta["uid"] = have.UID
-	body, err := json.Marshal(map[string]any{"metadata": meta, "spec": spec})
-	if err != nil {
-		panic(fmt.Sprintf("a PodGroup does not encode: %v", err))
-	}
-	return body
+	return write.Body(map[string]any{"metadata": meta, "spec": spec})
 }

@@ -2,8 +2,6 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"sync"
 
 	"golang.org/x/time/rate"
@@ -83,10 +81,7 @@ func (a *Answers) serve(ctx context.Context, gang object) error {
 	if g.starts != "" {
 		notes[a.starts] = g.starts
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": gang.uid, "annotations": notes}})
-	if err != nil {
-		return fmt.Errorf("encode the answer of PodGroup %s: %w", g.key, err)
-	}
+	body := write.Body(map[string]any{"metadata": map[string]any{"uid": gang.uid, "annotations": notes}})
 	if _, err := a.kit.Merge(ctx, kai.PodGroup(g.key, gang.uid), body); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package apply
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -270,10 +269,7 @@ func (g *Groups) putVolcano(ctx context.Context, key cluster.Key, uid string, wa
 	if !changed {
 		return nil, nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
-	if err != nil {
-		return nil, fmt.Errorf("encode the status of PodGroup %s: %w", key, err)
-	}
+	body := write.Body(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
 	if _, err := g.kit.Merge(ctx, volcano.PodGroup(key, uid), body); err != nil {
 		return nil, fmt.Errorf("status of PodGroup %s: %w", key, err)
 	}
