@@ -115,8 +115,8 @@ func readCases(text []byte) ([]benchCase, error) {
 			}
 		}
 		for _, s := range c.Sides {
-			if s != sideMuster && s != sideKube && (s != sideAlone || !c.Seen) && (s != sideBare || c.Load != "vcjobs") {
-				wrong = fmt.Sprintf("sides: %s is neither %s nor %s, nor %s of vcjobs", s, sideMuster, sideKube, sideBare)
+			if s != sideMuster && s != sideKube && (s != sideAlone || !c.Seen) && (s != sideBare || !slices.Contains([]string{"large", "racks", "vcjobs"}, c.Load)) {
+				wrong = fmt.Sprintf("sides: %s is neither %s nor %s, nor %s of large, racks or vcjobs", s, sideMuster, sideKube, sideBare)
 			}
 		}
 		if wrong != "" {

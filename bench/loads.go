@@ -179,19 +179,29 @@ func (t *trial) lastBound(group string) (last time.Time) {
 // large fills thousands of nodes but for the room of a gang, submits that, adds pods of others, and has the scheduler start again.
 func (t *trial) large(ctx context.Context) (map[string]float64, error) {
 	c := t.c
-	if err := t.ready(ctx); err != nil {
-		return nil, err
+	bare := t.side == sideBare
+	if !bare {
+		if err := t.ready(ctx); err != nil {
+			return nil, err
+		}
 	}
 	all := c.pods()
-	if err := each(ctx, all, func(i int) error { return t.pod(ctx, space, "fill", fmt.Sprintf("fill-%05d", i), 1, "") }); err != nil {
+	if err := each(ctx, all, func(i int) error {
+		name := fmt.Sprintf("fill-%05d", i)
+		err := t.pod(ctx, space, "fill", name, 1, "")
+		if err == nil && bare {
+			err = t.bind(ctx, name, i)
+		}
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	if err := t.o.wait(ctx, "all pods are bound", bindPatience, t.sched, func(n counts) bool { return n.bound >= all }); err != nil {
 		return nil, err
 	}
 	out, err := t.finish(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || bare {
+		return out, err
 	}
 	say("%s: %d pods bound, %.0f a second in the middle, %.0f MiB", t.side, all, out["middle_per_s"], out["rss_mib"])
 	at := time.Now()
@@ -251,13 +261,40 @@ func (t *trial) racks(ctx context.Context) (map[string]float64, error) {
 	if _, err := t.rest(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.startMarked(ctx); err != nil {
+	begin := t.startMarked
+	if t.side == sideBare {
+		begin = t.bindMarked
+	}
+	if err := begin(ctx); err != nil {
 		return nil, err
 	}
 	if err := t.o.wait(ctx, "all pods are bound", bindPatience, t.sched, func(n counts) bool { return n.bound >= c.pods() }); err != nil {
 		return nil, err
 	}
 	return t.finish(ctx)
+}
+
+// bind gives a pod a node by its number.
+func (t *trial) bind(ctx context.Context, name string, i int) error {
+	to := corev1.ObjectReference{Kind: "Node", Name: fmt.Sprintf("node-%d", i%t.c.Nodes)}
+	if err := t.lab.Client().CoreV1().Pods(space).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: to}, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("bind pod %s: %w", name, err)
+	}
+	return nil
+}
+
+// bindMarked gives all pods nodes; that is the beginning of what is measured.
+func (t *trial) bindMarked(ctx context.Context) error {
+	pods, err := t.lab.Client().CoreV1().Pods(space).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the pods: %w", err)
+	}
+	before, err := t.revision(ctx)
+	if err != nil {
+		return err
+	}
+	t.mark(time.Now(), before)
+	return each(ctx, len(pods.Items), func(i int) error { return t.bind(ctx, pods.Items[i].Name, i) })
 }
 
 // groupGates are what Kubernetes' own groups need of its components.
@@ -468,9 +505,8 @@ func (t *trial) bare(ctx context.Context) (map[string]float64, error) {
 			}
 		}
 		for k, p := range pods {
-			to := corev1.ObjectReference{Kind: "Node", Name: fmt.Sprintf("node-%d", (i*t.c.Gang+k)%t.c.Nodes)}
-			if err := t.lab.Client().CoreV1().Pods(space).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID}, Target: to}, metav1.CreateOptions{}); err != nil {
-				return fmt.Errorf("bind pod %s: %w", p.Name, err)
+			if err := t.bind(ctx, p.Name, i*t.c.Gang+k); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
+	"image"
+	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/plot/plotter"
 )
 
 var update = flag.Bool("update", false, "write the tables of results.yaml into docs/operations/scale.md")
@@ -46,6 +50,76 @@ func TestScalePage(t *testing.T) {
 	} else if d := cmp.Diff(want, string(have)); d != "" {
 		t.Errorf("%s is not as bench/results.yaml has it; run go test ./bench -update: %s", name, d)
 	}
+	curve(t, cases, results)
+}
+
+// curve compares the picture by its pixels, some of which another kind of processor rounds differently.
+func curve(t *testing.T, cases []benchCase, results []result) {
+	const name = "../docs/operations/scale-curve.png"
+	var b bytes.Buffer
+	if err := drawCurve(&b, cases, results); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if part := differ(t, b.Bytes(), have); part > 0.002 {
+		t.Errorf("%s is not as bench/results.yaml has it, in %.1f%% of its pixels; run go test ./bench -update", name, 100*part)
+	}
+}
+
+// TestCurve: a picture is another if one figure is.
+func TestCurve(t *testing.T) {
+	small, big := madeResult(), madeResult()
+	big.Case = "d"
+	cases := []benchCase{{Name: "c", Load: "large", Nodes: 500}, {Name: "d", Load: "large", Nodes: 1000}}
+	var of [2]bytes.Buffer
+	for i := range of {
+		if err := drawCurve(&of[i], cases, []result{big, small}); err != nil {
+			t.Fatal(err)
+		}
+		big.Sides[sideMuster]["rss_mib"] = spread{Median: 150}
+	}
+	if part := differ(t, of[0].Bytes(), of[1].Bytes()); part <= 0.002 {
+		t.Errorf("a picture with half as much memory again differs in %.2f%% of its pixels only", 100*part)
+	}
+	at := curveOf(cases, []result{big, small}, sideMuster, "rss_mib")
+	if d := cmp.Diff(plotter.XYs{{X: 500, Y: 100}, {X: 1000, Y: 150}}, at); d != "" {
+		t.Error(d)
+	}
+	if got := curveOf(cases, []result{small}, sideBare, "rss_mib"); len(got) != 0 {
+		t.Errorf("a side that was not measured is drawn at %v", got)
+	}
+}
+
+// differ is in which part of their pixels two pictures are not the same.
+func differ(t *testing.T, a, b []byte) float64 {
+	var of [2]image.Image
+	for i, text := range [][]byte{a, b} {
+		var err error
+		if of[i], err = png.Decode(bytes.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := of[0].Bounds()
+	if size != of[1].Bounds() {
+		return 1
+	}
+	n := 0
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			if of[0].At(x, y) != of[1].At(x, y) {
+				n++
+			}
+		}
+	}
+	return float64(n) / float64(size.Dx()*size.Dy())
 }
 
 func TestCases(t *testing.T) {
@@ -54,7 +128,7 @@ func TestCases(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := map[string]int{
-		"fill": 4000, "seen": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "topology": 512, "churn": 4000, "large": 39936, "racks": 5000, "installed": 4000,
+		"fill": 4000, "seen": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "topology": 512, "churn": 4000, "large": 39936, "large-500": 3936, "large-1000": 7936, "large-2000": 15936, "ceiling-500": 3936, "ceiling-1000": 7936, "ceiling-2000": 15936, "ceiling-5000": 39936, "ceiling-racks": 5000, "racks": 5000, "installed": 4000,
 		"groups-small": 3000, "groups-big": 3000, "groups-basic": 3000, "groups-racks": 3000, "groups-preempt": 100, "groups-preempt-ten": 100,
 		"volcano-fill": 4000, "volcano-gang": 500, "vcjobs-10x100": 1000, "vcjobs-20x100": 2000, "vcjobs-500x4": 2000, "vcjobs-made": 8000,
 	}

@@ -27,7 +27,7 @@ const (
 	sideKube   = "kube-scheduler"
 	// sideAlone is Muster without the role ui, in a case that has it beside.
 	sideAlone = "muster alone"
-	// sideBare is nobody: this program makes what Muster would, as fast as the API server takes it.
+	// sideBare is nobody: this program gives the pods nodes, and of Volcano's Jobs makes what Muster would, as fast as the API server takes it.
 	sideBare = "bare"
 )
 
@@ -139,7 +139,7 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 		}
 	}()
 	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks, "groups": t.groups, "vcjobs": t.vcjobs}
-	if side == sideBare {
+	if side == sideBare && c.Load == "vcjobs" {
 		return t.bare(ctx)
 	}
 	return loads[c.Load](ctx)
