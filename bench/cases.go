@@ -19,7 +19,7 @@ var casesYAML []byte
 type benchCase struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	// Scenario is the load driver's; without one the load is of this program: churn, large, racks, groups or vcjobs.
+	// Scenario is the load driver's; without one the load is of this program: churn, large, racks, reclaim, groups or vcjobs.
 	Scenario string `json:"scenario,omitempty"`
 	Load     string `json:"load,omitempty"`
 	// API has the load driver make its Jobs for Volcano's face: volcano, or "" for KAI's.
@@ -89,8 +89,8 @@ func readCases(text []byte) ([]benchCase, error) {
 		switch {
 		case (c.Scenario == "") == (c.Load == ""):
 			wrong = "one of scenario and load must be set"
-		case !slices.Contains([]string{"", "churn", "large", "racks", "groups", "vcjobs"}, c.Load):
-			wrong = "load is churn, large, racks, groups or vcjobs"
+		case !slices.Contains([]string{"", "churn", "large", "racks", "reclaim", "groups", "vcjobs"}, c.Load):
+			wrong = "load is churn, large, racks, reclaim, groups or vcjobs"
 		case c.volcano() && slices.Contains(c.Sides, sideKube):
 			wrong = "sides: kube-scheduler knows nothing of Volcano's"
 		case c.Load != "" && c.Prepared != (c.Load == "racks"):
@@ -115,8 +115,8 @@ func readCases(text []byte) ([]benchCase, error) {
 			}
 		}
 		for _, s := range c.Sides {
-			if s != sideMuster && s != sideKube && (s != sideAlone || !c.Seen) && (s != sideBare || !slices.Contains([]string{"large", "racks", "vcjobs"}, c.Load)) {
-				wrong = fmt.Sprintf("sides: %s is neither %s nor %s, nor %s of large, racks or vcjobs", s, sideMuster, sideKube, sideBare)
+			if s != sideMuster && s != sideKube && (s != sideAlone || !c.Seen) && (s != sideBare || !slices.Contains([]string{"large", "racks", "reclaim", "vcjobs"}, c.Load)) {
+				wrong = fmt.Sprintf("sides: %s is neither %s nor %s, nor %s of large, racks, reclaim or vcjobs", s, sideMuster, sideKube, sideBare)
 			}
 		}
 		if wrong != "" {
@@ -178,6 +178,8 @@ func (c *benchCase) pods() int {
 		return c.Size * c.Gang
 	case c.Scenario == "reclaim": // the load driver's gangs
 		return fit / 2 / 16 * 16
+	case c.Load == "reclaim":
+		return fit / 2 / c.Gang * c.Gang
 	case c.Size > 0:
 		return c.Size
 	}

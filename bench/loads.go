@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -36,8 +37,9 @@ import (
 const (
 	// others is the namespace of pods that neither scheduler places.
 	others = "others"
-	// queueName is the load driver's, too.
+	// queueName is the load driver's, too, as is that of who takes in reclaim.
 	queueName   = "load-a"
+	takersQueue = "load-b"
 	gpusPerNode = 8
 	// writers is how many requests of ours are under way at most.
 	writers = 32
@@ -68,7 +70,11 @@ func schedulerName(side string) string {
 }
 
 func labels(group string) map[string]string {
-	return map[string]string{keys.QueueLabel: queueName, jobLabel: group}
+	queue := queueName
+	if strings.HasPrefix(group, takers) {
+		queue = takersQueue
+	}
+	return map[string]string{keys.QueueLabel: queue, jobLabel: group}
 }
 
 // pod makes one that stands alone.
@@ -107,17 +113,20 @@ func (t *trial) job(ctx context.Context, name string, size, gpus int, life time.
 	return nil
 }
 
-// queues makes the load's, without limits.
+// queues makes the load's, without limits; in reclaim each has half of the GPUs for its quota.
 func (t *trial) queues(ctx context.Context) error {
 	c, err := ours(t.lab)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"load", queueName} {
+	for _, name := range []string{"load", queueName, takersQueue} {
 		unlimited := queuev2.QueueResource{Quota: -1, Limit: -1, OverQuotaWeight: 1}
 		q := &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: queuev2.QueueSpec{Resources: &queuev2.QueueResources{GPU: unlimited, CPU: unlimited, Memory: unlimited}}}
-		if name == queueName {
+		if name != "load" {
 			q.Spec.ParentQueue = "load"
+			if t.c.Load == "reclaim" {
+				q.Spec.Resources.GPU.Quota = float64(t.c.Nodes * gpusPerNode / 2)
+			}
 		}
 		if err := c.Create(ctx, q); err != nil {
 			return fmt.Errorf("make Queue %s: %w", name, err)
@@ -190,7 +199,7 @@ func (t *trial) large(ctx context.Context) (map[string]float64, error) {
 		name := fmt.Sprintf("fill-%05d", i)
 		err := t.pod(ctx, space, "fill", name, 1, "")
 		if err == nil && bare {
-			err = t.bind(ctx, name, i)
+			err = t.bind(ctx, name, t.node(i))
 		}
 		return err
 	}); err != nil {
@@ -213,7 +222,7 @@ func (t *trial) large(ctx context.Context) (map[string]float64, error) {
 	}
 	out["gang_s"] = t.lastBound("gang").Sub(at).Seconds()
 	if err := each(ctx, c.Others, func(i int) error {
-		return t.pod(ctx, others, "other", fmt.Sprintf("other-%05d", i), 0, fmt.Sprintf("node-%d", i%c.Nodes))
+		return t.pod(ctx, others, "other", fmt.Sprintf("other-%05d", i), 0, t.node(i))
 	}); err != nil {
 		return nil, err
 	}
@@ -274,9 +283,12 @@ func (t *trial) racks(ctx context.Context) (map[string]float64, error) {
 	return t.finish(ctx)
 }
 
-// bind gives a pod a node by its number.
-func (t *trial) bind(ctx context.Context, name string, i int) error {
-	to := corev1.ObjectReference{Kind: "Node", Name: fmt.Sprintf("node-%d", i%t.c.Nodes)}
+// node is the name of one by its number, the first again after the last.
+func (t *trial) node(i int) string { return fmt.Sprintf("node-%d", i%t.c.Nodes) }
+
+// bind gives a pod a node.
+func (t *trial) bind(ctx context.Context, name, node string) error {
+	to := corev1.ObjectReference{Kind: "Node", Name: node}
 	if err := t.lab.Client().CoreV1().Pods(space).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: to}, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("bind pod %s: %w", name, err)
 	}
@@ -294,7 +306,7 @@ func (t *trial) bindMarked(ctx context.Context) error {
 		return err
 	}
 	t.mark(time.Now(), before)
-	return each(ctx, len(pods.Items), func(i int) error { return t.bind(ctx, pods.Items[i].Name, i) })
+	return each(ctx, len(pods.Items), func(i int) error { return t.bind(ctx, pods.Items[i].Name, t.node(i)) })
 }
 
 // groupGates are what Kubernetes' own groups need of its components.
@@ -505,7 +517,7 @@ func (t *trial) bare(ctx context.Context) (map[string]float64, error) {
 			}
 		}
 		for k, p := range pods {
-			if err := t.bind(ctx, p.Name, i*t.c.Gang+k); err != nil {
+			if err := t.bind(ctx, p.Name, t.node(i*t.c.Gang+k)); err != nil {
 				return err
 			}
 		}

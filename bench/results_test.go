@@ -128,7 +128,7 @@ func TestCases(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := map[string]int{
-		"fill": 4000, "seen": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "topology": 512, "churn": 4000, "large": 39936, "large-500": 3936, "large-1000": 7936, "large-2000": 15936, "ceiling-500": 3936, "ceiling-1000": 7936, "ceiling-2000": 15936, "ceiling-5000": 39936, "ceiling-racks": 5000, "racks": 5000, "installed": 4000,
+		"fill": 4000, "seen": 4000, "prepared": 4000, "gang": 500, "reclaim": 2000, "reclaim-kubelet": 2000, "topology": 512, "churn": 4000, "large": 39936, "large-500": 3936, "large-1000": 7936, "large-2000": 15936, "ceiling-500": 3936, "ceiling-1000": 7936, "ceiling-2000": 15936, "ceiling-5000": 39936, "ceiling-racks": 5000, "racks": 5000, "installed": 4000,
 		"groups-small": 3000, "groups-big": 3000, "groups-basic": 3000, "groups-racks": 3000, "groups-preempt": 100, "groups-preempt-ten": 100,
 		"volcano-fill": 4000, "volcano-gang": 500, "vcjobs-10x100": 1000, "vcjobs-20x100": 2000, "vcjobs-500x4": 2000, "vcjobs-made": 8000,
 	}

@@ -66,6 +66,7 @@ type trial struct {
 	// beside is the role ui, runs the scheduler's; nil but in a case that has the role beside.
 	beside *child
 	runs   *runSampler
+	hands  func()                  // ends what bare does in reclaim; nil elsewhere
 	stop   context.CancelCauseFunc // of the trial, when the scheduler ends by itself
 	port   int                     // of its profiles; 0: none
 	// besidePort is likewise of the role beside it, controllersPort of Volcano's controllers.
@@ -118,8 +119,8 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 	}
 	prefix := ""
 	switch {
-	case c.Scenario == "reclaim":
-		prefix = "b-" // the load driver's name of who takes
+	case c.Scenario == "reclaim" || c.Load == "reclaim":
+		prefix = takers
 	case c.Load == "groups":
 		prefix = "gang-"
 	}
@@ -132,13 +133,18 @@ func (b *bench) once(ctx context.Context, c *benchCase, side, tag string) (out m
 	}
 	defer t.o.stop()
 	defer func() {
+		if t.hands != nil {
+			t.hands()
+		}
+	}()
+	defer func() {
 		for _, c := range []*child{t.beside, t.sched, t.controllers} {
 			if c != nil {
 				c.end()
 			}
 		}
 	}()
-	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks, "groups": t.groups, "vcjobs": t.vcjobs}
+	loads := map[string]func(context.Context) (map[string]float64, error){"": t.drive, "churn": t.churn, "large": t.large, "racks": t.racks, "reclaim": t.reclaim, "groups": t.groups, "vcjobs": t.vcjobs}
 	if side == sideBare && c.Load == "vcjobs" {
 		return t.bare(ctx)
 	}
