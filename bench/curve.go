@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"io"
 	"slices"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -32,6 +33,7 @@ func drawCurve(w io.Writer, cases []benchCase, results []result) error {
 		p := plot.New()
 		p.Title.Text, p.X.Label.Text = panel.title, "nodes"
 		p.X.Min = 0
+		p.X.Tick.Marker, p.Y.Tick.Marker = plainTicks{}, plainTicks{}
 		for _, text := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle} {
 			text.Font.Size, text.Font.Variant = 10, "Sans"
 		}
@@ -67,6 +69,20 @@ func drawCurve(w io.Writer, cases []benchCase, results []result) error {
 		return fmt.Errorf("plot: %w", err)
 	}
 	return nil
+}
+
+// plainTicks are the usual ones, with numbers as people write them.
+type plainTicks struct{ plot.DefaultTicks }
+
+// Ticks implements plot.Ticker.
+func (t plainTicks) Ticks(low, high float64) []plot.Tick {
+	out := t.DefaultTicks.Ticks(low, high)
+	for i := range out {
+		if out[i].Label != "" {
+			out[i].Label = strconv.FormatFloat(out[i].Value, 'g', -1, 64)
+		}
+	}
+	return out
 }
 
 // curveOf is one line: a figure's median for each number of nodes, the fewest first.

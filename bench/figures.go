@@ -35,6 +35,7 @@ var figureRows = []figure{
 	{key: "revisions_per_pod", name: "revisions of etcd per pod, kubelets' not counted", format: "%.2f"},
 	{key: "cpu_s", name: "the scheduler's CPU-s", format: "%.1f"},
 	{key: "lab_cpu_s", name: "the lab's CPU-s", format: "%.1f"},
+	{key: "busy_pct", name: "what both took of the processors until all were bound, %", format: "%.0f"},
 	{key: "rss_mib", name: "the scheduler's largest memory, MiB", format: "%.0f"},
 	{key: "beside_cpu_s", name: "the role's CPU-s", format: "%.1f"},
 	{key: "run_mean_ms", name: "a run of the scheduler, mean, ms", format: "%.2f"},

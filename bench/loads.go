@@ -563,7 +563,7 @@ func (t *trial) churn(ctx context.Context) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"all_bound_s", "first_bound_s", "last_made_to_bound_s", "middle_per_s"} {
+	for _, key := range []string{"all_bound_s", "first_bound_s", "last_made_to_bound_s", "middle_per_s", "busy_pct"} {
 		delete(out, key) // they say nothing of a crowd that comes and goes
 	}
 	pods, _ := t.o.seen()

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -294,8 +295,15 @@ func (t *trial) rest(ctx context.Context) (int64, error) {
 	return last, err
 }
 
-// finish measures, when all has been bound, once all that trails is written.
+// finish is called when all has been bound, and measures once all that trails is written.
 func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
+	took, since := cpuOf(t.lab.State().PID)-t.begin.labCPU, time.Since(t.begin.at)
+	if t.sched != nil {
+		took += cpuOf(t.sched.pid()) - t.begin.cpu
+	}
+	if t.controllers != nil {
+		took += cpuOf(t.controllers.pid()) - t.begin.controllers
+	}
 	end, err := t.rest(ctx)
 	if err != nil {
 		return nil, err
@@ -309,6 +317,7 @@ func (t *trial) finish(ctx context.Context) (map[string]float64, error) {
 		out["cpu_s"] = cpuOf(t.sched.pid()) - t.begin.cpu
 		out["rss_mib"] = memoryOf(t.sched.pid(), "VmHWM")
 	}
+	out["busy_pct"] = 100 * took / since.Seconds() / float64(runtime.NumCPU())
 	out["revisions_per_pod"] = float64(end-t.begin.revision-int64(n.ran)) / float64(n.made)
 	out["lab_cpu_s"] = cpuOf(t.lab.State().PID) - t.begin.labCPU
 	if t.runs != nil {
