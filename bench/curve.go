@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"io"
@@ -96,6 +97,6 @@ func curveOf(cases []benchCase, results []result, side, key string) (out plotter
 			out = append(out, plotter.XY{X: float64(c.Nodes), Y: s.Median})
 		}
 	}
-	slices.SortFunc(out, func(a, b plotter.XY) int { return int(a.X - b.X) })
+	slices.SortFunc(out, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 	return out
 }

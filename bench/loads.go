@@ -69,6 +69,7 @@ func schedulerName(side string) string {
 	return corev1.DefaultSchedulerName
 }
 
+// labels are those of a group's Jobs and pods: the queue, which for takers is another, and the group.
 func labels(group string) map[string]string {
 	queue := queueName
 	if strings.HasPrefix(group, takers) {
@@ -119,7 +120,11 @@ func (t *trial) queues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"load", queueName, takersQueue} {
+	names := []string{"load", queueName}
+	if t.c.Load == "reclaim" {
+		names = append(names, takersQueue)
+	}
+	for _, name := range names {
 		unlimited := queuev2.QueueResource{Quota: -1, Limit: -1, OverQuotaWeight: 1}
 		q := &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: queuev2.QueueSpec{Resources: &queuev2.QueueResources{GPU: unlimited, CPU: unlimited, Memory: unlimited}}}
 		if name != "load" {

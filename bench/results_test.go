@@ -8,6 +8,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func TestScalePage(t *testing.T) {
 	curve(t, cases, results)
 }
 
-// curve compares the picture by its pixels, some of which another kind of processor rounds differently.
+// curve compares the picture by its pixels: all of them on the kind of processor on which it was drawn; another kind rounds some differently.
 func curve(t *testing.T, cases []benchCase, results []result) {
 	const name = "../docs/operations/scale-curve.png"
 	var b bytes.Buffer
@@ -69,8 +70,12 @@ func curve(t *testing.T, cases []benchCase, results []result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if part := differ(t, b.Bytes(), have); part > 0.002 {
-		t.Errorf("%s is not as bench/results.yaml has it, in %.1f%% of its pixels; run go test ./bench -update", name, 100*part)
+	most := 0.0
+	if runtime.GOARCH != "amd64" {
+		most = 0.002
+	}
+	if part := differ(t, b.Bytes(), have); part > most {
+		t.Errorf("%s is not as bench/results.yaml has it, in %.3f%% of its pixels; run go test ./bench -update", name, 100*part)
 	}
 }
 
@@ -84,13 +89,13 @@ func TestCurve(t *testing.T) {
 		if err := drawCurve(&of[i], cases, []result{big, small}); err != nil {
 			t.Fatal(err)
 		}
-		big.Sides[sideMuster]["rss_mib"] = spread{Median: 150}
+		big.Sides[sideMuster]["rss_mib"] = spread{Median: 102}
 	}
-	if part := differ(t, of[0].Bytes(), of[1].Bytes()); part <= 0.002 {
-		t.Errorf("a picture with half as much memory again differs in %.2f%% of its pixels only", 100*part)
+	if differ(t, of[0].Bytes(), of[1].Bytes()) == 0 {
+		t.Error("a picture with 2 % more memory is the same")
 	}
 	at := curveOf(cases, []result{big, small}, sideMuster, "rss_mib")
-	if d := cmp.Diff(plotter.XYs{{X: 500, Y: 100}, {X: 1000, Y: 150}}, at); d != "" {
+	if d := cmp.Diff(plotter.XYs{{X: 500, Y: 100}, {X: 1000, Y: 102}}, at); d != "" {
 		t.Error(d)
 	}
 	if got := curveOf(cases, []result{small}, sideBare, "rss_mib"); len(got) != 0 {
